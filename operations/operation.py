@@ -57,7 +57,7 @@ class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
     """One operation: its globally unique id, what it does, how far it is.
 
     checkpoint: what the handler needs to find the work again after a crash (a process id, a folder).
-    result: set with a terminal status; its shape belongs to the operation's type.
+    result, seconds: set with a terminal status, see `Update`; the result's shape belongs to the operation's type.
     """
 
     id: str
@@ -65,6 +65,7 @@ class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
     status: Status = Status.READY
     checkpoint: dict[str, Any] | None = None
     result: dict[str, Any] | None = None
+    seconds: float | None = None
 
 
 class Update(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -114,6 +115,7 @@ def moved(operation: Operation, update: Update) -> Operation:
         status=update.status,
         checkpoint=operation.checkpoint if update.checkpoint is None else update.checkpoint,
         result=update.result,
+        seconds=update.seconds,
     )
 
 

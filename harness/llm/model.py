@@ -63,7 +63,7 @@ Part = Text | Image
 
 
 class Reasoning(msgspec.Struct, frozen=True, tag="reasoning", omit_defaults=True):
-    """What the model thought. `opaque` is the provider's own item as JSON text, kept as it came and sent back to it only."""
+    """What the model thought. opaque: the provider's own item as JSON text, kept as it came, sent back to it only."""
 
     text: str = ""
     provider: str = ""
@@ -203,7 +203,7 @@ Emit = Callable[[Delta], None]
 
 
 class Model(Protocol):
-    """Anything that answers requests. It keeps no state that a later request needs, and may be cancelled at any point."""
+    """Anything that answers requests. It keeps no state that a later request needs; it may be cancelled at any point."""
 
     async def respond(self, request: ModelRequest, *, emit: Emit) -> ModelResponse:
         """Answer one request, calling `emit` with pieces as they come. Raises ModelError when it cannot."""
@@ -228,6 +228,7 @@ class ErrorKind(enum.StrEnum):
     TIMED_OUT = "timed_out"
     CONNECTION = "connection"
     PROTOCOL = "protocol"
+    UNEXPECTED = "unexpected"  # a model object raised something that is not a ModelError
 
 
 class ModelError(Exception):

@@ -1,0 +1,44 @@
+"""Letting the errors of an `async with` block pass through the nurseries that serve it.
+
+Belongs here: undoing the wrapping in exception groups that is no business of the block's author.
+Must not know: what the block or the nurseries are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+
+class Body:
+    """Remembers what the block raised, so that it can be raised again as it was."""
+
+    def __init__(self) -> None:
+        self._error: BaseException | None = None
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Goes right around the block."""
+        try:
+            yield
+        except BaseException as error:
+            self._error = error
+            raise
+
+    @asynccontextmanager
+    async def plain_errors(self) -> AsyncIterator[None]:
+        """Goes around the nurseries. A group that holds nothing but the block's own error becomes that error."""
+        try:
+            yield
+        except BaseExceptionGroup as group:
+            if self._error is not None and all(leaf is self._error for leaf in _leaves(group)):
+                raise self._error from self._error.__cause__
+            raise
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error

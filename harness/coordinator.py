@@ -1,0 +1,348 @@
+"""The one loop with effects: take what happened, record it, decide, act.
+
+Belongs here: carrying out what `decide` answers, in the order announce, commit, act.
+Must not know: when the model is to be called (decide.py), what it is told (context.py), how anything is executed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+import trio
+
+from harness import decide as rules
+from harness import events as ev
+from harness import ids
+from harness.context import Built, build
+from harness.deltas import DeltaHub
+from harness.errors import HarnessError
+from harness.inbox import read_entry
+from harness.journal import Draft, Journal
+from harness.llm.model import Model, ModelRequest
+from harness.state import SessionState, open_operations
+from harness.tools.registry import Registry, Rejection
+from harness.turn import TurnTask
+from operations import TERMINAL, Operation, OperationGroup, Status, Update
+from store import LEASE_TTL_S, StoredInput, StoreError, StoreUnavailable
+
+Effect = Callable[[], None]
+
+RENEW_EVERY_S = LEASE_TTL_S / 3
+"""A lease survives two renewals that fail."""
+
+PARENTS = "it belongs to the parent session, where it goes on; this branch has no part in it"
+
+
+class Coordinator:
+    """Owns the turns of one session. Everything it knows comes from the log; everything it does is in the log first."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        *,
+        session_id: str,
+        model: Model,
+        registry: Registry,
+        group: OperationGroup,
+        hub: DeltaHub,
+        changes: ev.Settings | None = None,
+    ) -> None:
+        self.journal = journal
+        self.failure: Exception | None = None
+        self._session_id, self._model, self._registry = session_id, model, registry
+        self._group, self._hub, self._changes = group, hub, changes
+        self._opened_s = trio.current_time()
+        self._run_base: tuple[str, float, float] = ("", 0.0, 0.0)
+        self._signal = trio.Event()
+        self._inbox: deque[StoredInput] = deque()
+        self._inbox_position = 0
+        self._updates: deque[Update] = deque()
+        self._turn: TurnTask | None = None
+        self._asked: set[str] = set()
+        self._blobs: dict[str, bytes] = {}
+
+    @property
+    def state(self) -> SessionState:
+        """The state after everything committed."""
+        return self.journal.state
+
+    async def run(self) -> None:
+        """Coordinate until cancelled, or until the store refuses: then `failure` says why and nothing more is done."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                await self._recover()
+                nursery.start_soon(self._watch_inbox)
+                nursery.start_soon(self._watch_updates)
+                nursery.start_soon(self._keep_lease)
+                await self._loop()
+        except* StoreError as group:
+            self.failure = _first(group)
+        finally:
+            self.journal.notify()
+
+    # --- what a predecessor left
+
+    async def _recover(self) -> None:
+        """A turn that was in flight is lost; operations are taken up again, except those that a parent runs."""
+        draft = self.journal.draft()
+        if draft.state.turn is not None:
+            draft.add(ev.TurnInterrupted(draft.state.turn.turn_id, ev.Cause.LOST))
+        if self._changes is not None:
+            draft.add(ev.InputAccepted(ids.new_input_id(), "caller", self._changes))
+        ours: list[Operation] = []
+        for operation in open_operations(draft.state):
+            if operation.id in draft.state.foreign:
+                draft.add(ev.OperationUpdated(operation.id, Status.UNKNOWN, result={"error": PARENTS}))
+            else:
+                ours.append(operation)
+        await self.journal.commit(draft)
+        self._group.recover(ours)
+
+    # --- the loop
+
+    async def _loop(self) -> None:
+        while True:
+            self._signal = trio.Event()
+            draft = self.journal.draft()
+            await self._take_all(draft)
+            effects, wait = self._plan(draft)
+            await self.journal.commit(draft)
+            if effects:
+                await self._act(effects)
+                continue
+            with trio.move_on_after(math.inf if wait.for_s is None else max(0.0, wait.for_s)):
+                await self._signal.wait()
+
+    def _wake(self) -> None:
+        self._signal.set()
+
+    async def _act(self, effects: list[Effect]) -> None:
+        # A process that slept past its lease must learn so before it starts anything, not at its next append.
+        if self.journal.lease.valid_for_s <= 0:
+            await self.journal.lease.renew()
+        for effect in effects:
+            effect()
+
+    def _now(self, draft: Draft) -> rules.Now:
+        s = trio.current_time()
+        landed = self.journal.landed
+        if draft.events:
+            first = draft.state.seq - len(draft.events) + 1
+            landed = {**landed, **dict.fromkeys(range(first, draft.state.seq + 1), s)}
+        return rules.Now(s=s, landed=landed, opened_s=self._opened_s, run_s=self._run_seconds(draft.state, s))
+
+    def _run_seconds(self, state: SessionState, s: float) -> float:
+        """Elapsed time of the run: what the log knows from before this process, and the clock since."""
+        run = state.run
+        if run is None:
+            return 0.0
+        if self._run_base[0] != run.run_id:
+            self._run_base = (run.run_id, run.seconds, s)
+        _, before_s, since = self._run_base
+        return before_s + s - since
+
+    # --- taking
+
+    async def _take_all(self, draft: Draft) -> None:
+        self._take_turn(draft)
+        while self._updates:
+            await self._take_update(draft, self._updates.popleft())
+        self._take_inputs(draft)
+
+    def _take_turn(self, draft: Draft) -> None:
+        if self._turn is not None and self._turn.ended is not None:
+            draft.add(self._turn.ended)
+            self._turn = None
+
+    async def _take_update(self, draft: Draft, update: Update) -> None:
+        if update.blobs:
+            await self.journal.store.put_blobs(update.blobs)
+        draft.add(
+            ev.OperationUpdated(update.operation_id, update.status, update.checkpoint, update.result, update.seconds)
+        )
+        if update.status in TERMINAL:
+            self._asked.discard(update.operation_id)
+
+    def _take_inputs(self, draft: Draft) -> None:
+        """Accept what is in the inbox. A message waits while the final answer is given: it starts the next run."""
+        kept: deque[StoredInput] = deque()
+        while self._inbox:
+            stored = self._inbox.popleft()
+            if stored.input_id in draft.state.accepted:
+                continue
+            entry = read_entry(stored)
+            if isinstance(entry.content, ev.Message) and _giving_final_answer(draft.state):
+                kept.append(stored)
+            else:
+                draft.add(ev.InputAccepted(stored.input_id, entry.source, entry.content))
+        self._inbox = kept
+
+    # --- deciding and recording
+
+    def _plan(self, draft: Draft) -> tuple[list[Effect], rules.Wait]:
+        """Add to the draft what follows from it, until something has to be done or waited for."""
+        effects: list[Effect] = []
+        while True:
+            action = rules.decide(draft.state, self._now(draft))
+            match action:
+                case rules.Wait():
+                    return effects, action
+                case rules.Translate():
+                    effects.extend(self._translate(draft, action))
+                case rules.FinishCalls():
+                    self._finish_calls(draft, action)
+                case rules.Beat():
+                    self._beat(draft, action)
+                case rules.FinishRun():
+                    self._finish_run(draft, action)
+                    # An input that the final answer kept waiting is next.
+                    self._take_inputs(draft)
+                case rules.CallModel():
+                    effects.append(self._call_model(draft, action))
+                case rules.InterruptTurn():
+                    return self._with_interrupt(effects, action), rules.Wait()
+                case rules.CancelOperations():
+                    return self._with_cancel(effects, action), rules.Wait()
+
+    def _translate(self, draft: Draft, action: rules.Translate) -> list[Effect]:
+        started: list[Operation] = []
+        for call_id in action.call_ids:
+            event = self._translated(draft.state, call_id, action.refusal)
+            draft.add(event)
+            if isinstance(event, ev.ToolCallPending):
+                started.extend(event.operations)
+        return [lambda: self._group.start(started)] if started else []
+
+    def _translated(self, state: SessionState, call_id: str, refusal: str) -> ev.ToolCallPending | ev.ToolCallRejected:
+        call = state.calls[call_id]
+        limit = rules.call_limit_exceeded(state.run, call.tool) if state.run is not None else ""
+        if limit and not refusal:
+            refusal = f"not run: the limit of {limit} is reached"
+        if refusal:
+            return ev.ToolCallRejected(call.turn_id, call_id, call.tool, refusal, limit)
+        made = self._registry.translate(call.tool, call.arguments, state.config.workspace)
+        if isinstance(made, Rejection):
+            return ev.ToolCallRejected(call.turn_id, call_id, call.tool, made.error)
+        operations = tuple(Operation(ids.new_operation_id(), spec) for spec in made.specs)
+        return ev.ToolCallPending(call.turn_id, call_id, call.tool, made.arguments, operations, made.wake)
+
+    def _finish_calls(self, draft: Draft, action: rules.FinishCalls) -> None:
+        for call_id in action.call_ids:
+            call = draft.state.calls[call_id]
+            operations = [draft.state.operations[operation_id] for operation_id in call.operations]
+            presented = self._registry.present(call.tool, operations)
+            took = [operation.seconds for operation in operations if operation.seconds is not None]
+            draft.add(ev.ToolCallFinished(call_id, presented.outcome, presented.parts, seconds=max(took, default=None)))
+
+    def _beat(self, draft: Draft, action: rules.Beat) -> None:
+        idle_s = draft.state.config.policy.heartbeat_s
+        draft.add(ev.InputAccepted(ids.new_input_id(), "harness", ev.Heartbeat(action.call_ids, idle_s)))
+
+    def _finish_run(self, draft: Draft, action: rules.FinishRun) -> None:
+        run = draft.state.run
+        if run is None:
+            raise HarnessError("there is no run to finish")
+        draft.add(
+            ev.RunFinished(
+                run.run_id,
+                action.outcome,
+                run.turns,
+                run.usage,
+                text=run.last_text,
+                error=action.error,
+                seconds=round(self._run_seconds(draft.state, trio.current_time()), 3),
+            )
+        )
+
+    def _call_model(self, draft: Draft, action: rules.CallModel) -> Effect:
+        state = draft.state
+        run_id = state.run.run_id if state.run is not None else ""
+        built = build(state, limit=action.limit)
+        number = state.turns + 1
+        draft.add(
+            ev.TurnStarted(
+                ids.turn_id(number),
+                run_id,
+                state.config.model,
+                action.reason,
+                built.digest,
+                built.new_items,
+                len(built.request.items),
+                built.chars,
+                run_s=round(self._run_seconds(state, trio.current_time()), 3),
+                limit=action.limit,
+            )
+        )
+        return lambda: self._start_turn(number, built)
+
+    # --- acting
+
+    def _start_turn(self, number: int, built: Built) -> None:
+        self._turn = TurnTask(number, self._hub)
+
+        async def prepare() -> ModelRequest:
+            return await self._with_blobs(built)
+
+        self._nursery.start_soon(self._turn.run, self._model, prepare, self._wake)
+
+    async def _with_blobs(self, built: Built) -> ModelRequest:
+        for digest in built.images:
+            if digest not in self._blobs:
+                self._blobs[digest] = await self.journal.store.blob(digest)
+        return msgspec.structs.replace(built.request, blobs={digest: self._blobs[digest] for digest in built.images})
+
+    def _with_interrupt(self, effects: list[Effect], action: rules.InterruptTurn) -> list[Effect]:
+        turn = self._turn
+        if turn is None or turn.cause is not None or turn.ended is not None:
+            return effects
+        return [*effects, lambda: turn.cut(action.cause)]
+
+    def _with_cancel(self, effects: list[Effect], action: rules.CancelOperations) -> list[Effect]:
+        new = [operation for operation in action.operation_ids if operation not in self._asked]
+        if not new:
+            return effects
+        self._asked.update(new)
+        return [*effects, lambda: self._group.cancel(new, action.reason)]
+
+    # --- watching
+
+    async def _watch_inbox(self) -> None:
+        store = self.journal.store
+        while True:
+            found = await store.inputs(self._session_id, after=self._inbox_position)
+            if found:
+                self._inbox_position = found[-1].position
+                self._inbox.extend(found)
+                self._wake()
+            await store.wait_for_input(self._session_id, after=self._inbox_position)
+
+    async def _watch_updates(self) -> None:
+        async for update in self._group.updates:
+            self._updates.append(update)
+            self._wake()
+
+    async def _keep_lease(self) -> None:
+        while True:
+            await trio.sleep(RENEW_EVERY_S)
+            try:
+                await self.journal.lease.renew()
+            except StoreUnavailable:
+                # A full disk may have room again before the lease runs out; only then is it worth failing for.
+                if self.journal.lease.valid_for_s <= RENEW_EVERY_S:
+                    raise
+
+
+def _giving_final_answer(state: SessionState) -> bool:
+    return state.turn is not None and state.turn.reason is ev.Reason.FINAL_ANSWER
+
+
+def _first(group: BaseExceptionGroup[StoreError]) -> StoreError:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, StoreError)
+    return error

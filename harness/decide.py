@@ -1,0 +1,291 @@
+"""The turn rules: what a session does next.  Pure.
+
+Belongs here: every reason to call the model, or not to. No other file decides that.
+Must not know: clocks, disks, sockets, providers. `now` comes in as an argument, and the answer is a value.
+
+The numbers in comments are those of the rules in docs/turn-rules.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from harness.events import Cause, Outcome, Reason, TurnFailed, Wake
+from harness.llm.model import ErrorKind, StopReason
+from harness.state import Call, Run, SessionState, Undelivered, is_cancelling, open_operations
+
+
+class Now(msgspec.Struct, frozen=True):
+    """The moment of a decision, on a monotonic clock that only the caller reads.
+
+    s: the clock's reading in seconds. landed: for recent events, the reading when each was committed, by sequence
+    number. opened_s: the reading when this process opened the session, which stands for everything older.
+    run_s: seconds that the current run has taken, earlier processes included.
+    """
+
+    s: float = 0.0
+    landed: Mapping[int, float] = {}
+    opened_s: float = 0.0
+    run_s: float = 0.0
+
+    def age_s(self, seq: int) -> float:
+        """Seconds since event `seq` was committed, or since the session was opened if that was later."""
+        return self.s - self.landed.get(seq, self.opened_s)
+
+
+class CallModel(msgspec.Struct, frozen=True):
+    """Start a turn. limit: the limit that makes it the final answer, for people; empty otherwise."""
+
+    reason: Reason
+    limit: str = ""
+
+
+class InterruptTurn(msgspec.Struct, frozen=True):
+    """Cut the turn in flight off."""
+
+    cause: Cause
+
+
+class Translate(msgspec.Struct, frozen=True):
+    """Turn these calls into operations, or, with `refusal`, reject them all with that text."""
+
+    call_ids: tuple[str, ...]
+    refusal: str = ""
+
+
+class FinishCalls(msgspec.Struct, frozen=True):
+    """Every operation of these calls has ended: present their results."""
+
+    call_ids: tuple[str, ...]
+
+
+class CancelOperations(msgspec.Struct, frozen=True):
+    """Ask these operations to stop."""
+
+    operation_ids: tuple[str, ...]
+    reason: str
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """Accept a heartbeat that lists these running calls."""
+
+    call_ids: tuple[str, ...]
+
+
+class FinishRun(msgspec.Struct, frozen=True):
+    """The run is over."""
+
+    outcome: Outcome
+    error: str = ""
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """Nothing to do until something happens, or for `for_s` seconds at most."""
+
+    for_s: float | None = None
+
+
+Action = CallModel | InterruptTurn | Translate | FinishCalls | CancelOperations | Beat | FinishRun | Wait
+
+CUT_OFF: Final = (
+    "this call was not run: your response was cut off at its length limit before the call was certainly complete. "
+    "Send it again, shorter."
+)
+
+
+def decide(state: SessionState, now: Now) -> Action:
+    """What to do next. Total: every state that `apply` can make has an answer."""
+    if state.untranslated:
+        return _translate(state, now)
+    if ripe := state.ripe:
+        return FinishCalls(tuple(call.call_id for call in ripe))
+    run = state.run
+    if run is None:
+        return _idle(state)
+    if run.stop is not None:
+        return _stopping(state, run.stop)
+    limit = limit_reached(run, now)
+    if state.turn is not None:
+        return _in_flight(state, run, now, limit)
+    if run.failure is not None:
+        return _failed(state, run, run.failure, limit)
+    if run.answered:
+        return FinishRun(Outcome.LIMIT_REACHED, f"the limit of {limit or run.over} is reached")
+    action = _next(state, now)
+    if limit and not isinstance(action, FinishRun):
+        return _limited(state, limit)
+    return _no_later(action, _seconds_left(run, now))
+
+
+def _translate(state: SessionState, now: Now) -> Action:
+    """Rule 2, unless the response was cut off, or a stop or a limit lets no new work start."""
+    ids = tuple(call.call_id for call in state.untranslated)
+    if state.last_stop is StopReason.LENGTH:
+        return Translate(ids, CUT_OFF)
+    run = state.run
+    if run is not None and run.stop is not None:
+        return Translate(ids, f"not run: the user stopped the work ({run.stop.value})")
+    if run is not None and (limit := limit_reached(run, now)):
+        return Translate(ids, f"not run: the limit of {limit} is reached")
+    return Translate(ids)
+
+
+def _idle(state: SessionState) -> Action:
+    """No run: results are recorded and wait for the next one. Only a cancel has something to do."""
+    if state.cancel_idle:
+        return _cancel(state, "cancelled by the user") or Wait()
+    return Wait()
+
+
+def _stopping(state: SessionState, cause: Cause) -> Action:
+    """Rule 9."""
+    if state.turn is not None:
+        return InterruptTurn(cause)
+    if cause is Cause.INTERRUPT:
+        return FinishRun(Outcome.INTERRUPTED, "interrupted")
+    if state.pending:
+        return _cancel(state, "cancelled by the user") or Wait()
+    return FinishRun(Outcome.CANCELLED, "cancelled")
+
+
+def _cancel(state: SessionState, reason: str) -> CancelOperations | None:
+    """Cancel what runs and is not being cancelled yet; None when there is nothing left to ask."""
+    ids = tuple(operation.id for operation in open_operations(state) if not is_cancelling(operation))
+    return CancelOperations(ids, reason) if ids else None
+
+
+def _in_flight(state: SessionState, run: Run, now: Now, limit: str) -> Action:
+    """Rules 1 and 5: only an input cuts a turn off, or the time limit. The final answer is left in peace."""
+    turn = state.turn
+    if turn is None or turn.reason is Reason.FINAL_ANSWER:
+        return Wait()
+    if any(news.kind is Reason.INPUT and news.seq > turn.seq for news in state.undelivered):
+        return InterruptTurn(Cause.INPUT)
+    left_s = _seconds_left(run, now)
+    if left_s is not None and left_s <= 0:
+        return InterruptTurn(Cause.LIMIT)
+    return Wait(left_s)
+
+
+def _failed(state: SessionState, run: Run, failure: TurnFailed, limit: str) -> Action:
+    """The run ends, but what its operations have under way is not thrown away for a model that cannot be reached."""
+    if state.pending:
+        return Wait()
+    line = f"{failure.error.value}: {failure.message}"
+    if run.answered:
+        return FinishRun(Outcome.LIMIT_REACHED, f"the limit of {limit or run.over} is reached; final answer: {line}")
+    blocked = failure.error in (ErrorKind.CONTEXT_TOO_LONG, ErrorKind.CONTENT_REFUSED)
+    return FinishRun(Outcome.BLOCKED if blocked else Outcome.FAILED, line)
+
+
+def _next(state: SessionState, now: Now) -> Action:
+    """Rules 1 to 8, for a run with no turn in flight and no limit in its way."""
+    kinds = {news.kind for news in state.undelivered}
+    if Reason.INPUT in kinds:
+        return CallModel(Reason.INPUT)
+    if Reason.HEARTBEAT in kinds:
+        return CallModel(Reason.HEARTBEAT)
+    if state.last_stop is StopReason.PAUSED:
+        return CallModel(Reason.CONTINUATION)
+    pending = state.pending
+    if not pending:
+        if kinds:
+            return CallModel(Reason.RESULTS if Reason.RESULTS in kinds else Reason.REJECTIONS)
+        return _said_its_last(state)
+    if _all_rejected(state, pending):
+        return CallModel(Reason.REJECTIONS)
+    return _while_pending(state, pending, now)
+
+
+def _said_its_last(state: SessionState) -> Action:
+    """Rule 7, told apart by how the last response ended."""
+    if state.last_stop is StopReason.REFUSAL:
+        return FinishRun(Outcome.BLOCKED, "the model refused to answer")
+    if state.last_stop is StopReason.LENGTH:
+        return FinishRun(Outcome.FAILED, "the answer was cut off at the model's output limit")
+    return FinishRun(Outcome.COMPLETED)
+
+
+def _all_rejected(state: SessionState, pending: list[Call]) -> bool:
+    """Rule 2: nothing of the last response runs, and the model does not know it yet."""
+    last = state.last_turn_id
+    of_last = {news.kind for news in state.undelivered if news.turn_id == last}
+    return of_last == {Reason.REJECTIONS} and all(call.turn_id != last for call in pending)
+
+
+def _while_pending(state: SessionState, pending: list[Call], now: Now) -> Action:
+    """Rules 4, 6 and 8: which completions wake the model, and how long it sleeps otherwise."""
+    policy = state.config.policy
+    wait_s: float | None = None
+    waking = _waking(state.undelivered, pending)
+    if waking is not None:
+        wait_s = policy.coalesce_s - now.age_s(waking)
+        if wait_s <= 0:
+            return CallModel(Reason.RESULTS)
+    if policy.heartbeat_s > 0:
+        beat_s = policy.heartbeat_s - now.age_s(state.seq)
+        if beat_s <= 0:
+            return Beat(tuple(call.call_id for call in pending))
+        wait_s = beat_s if wait_s is None else min(wait_s, beat_s)
+    return Wait(wait_s)
+
+
+def _waking(undelivered: tuple[Undelivered, ...], pending: list[Call]) -> int | None:
+    """The sequence number from which coalescing counts: the first result that is a reason to call; None if none is."""
+    open_batches = {call.turn_id for call in pending if call.wake is Wake.BATCH}
+    complete: dict[str, int] = {}
+    first: int | None = None
+    for news in undelivered:
+        if news.kind is not Reason.RESULTS or news.wake is Wake.QUIET:
+            continue
+        if news.wake is Wake.EACH or news.failed:
+            since = news.seq
+        elif news.turn_id in open_batches:
+            continue
+        else:
+            complete[news.turn_id] = news.seq  # a batch is complete when its last result lands
+            continue
+        first = since if first is None else min(first, since)
+    for since in complete.values():
+        first = since if first is None else min(first, since)
+    return first
+
+
+# --- limits (rule 10)
+
+
+def limit_reached(run: Run, now: Now) -> str:
+    """The first limit that leaves no room for another step, for people ("50 turns"); empty when none does."""
+    limits = run.limits
+    if limits.turns is not None and run.turns >= limits.turns:
+        return f"{limits.turns} turns"
+    if limits.tokens is not None and run.usage.total + run.largest_step > limits.tokens:
+        return f"{limits.tokens} tokens"
+    if limits.seconds is not None and now.run_s >= limits.seconds:
+        return f"{limits.seconds:g} seconds"
+    return run.over
+
+
+def call_limit_exceeded(run: Run, tool: str) -> str:
+    """The limit that one more call of `tool` would go past, for people; empty when there is room."""
+    most = run.limits.calls.get(tool)
+    return f"{most} calls of {tool}" if most is not None and run.calls.get(tool, 0) >= most else ""
+
+
+def _limited(state: SessionState, limit: str) -> Action:
+    if state.pending:
+        return _cancel(state, f"the limit of {limit} is reached") or Wait()
+    return CallModel(Reason.FINAL_ANSWER, limit)
+
+
+def _seconds_left(run: Run, now: Now) -> float | None:
+    return None if run.limits.seconds is None else run.limits.seconds - now.run_s
+
+
+def _no_later(action: Action, left_s: float | None) -> Action:
+    if not isinstance(action, Wait) or left_s is None:
+        return action
+    return Wait(left_s if action.for_s is None else min(action.for_s, left_s))

@@ -1,0 +1,227 @@
+"""What `open_session` finds out before anything runs: is every argument usable, and does the log allow it.
+
+Belongs here: checking arguments, creating or resuming, matching tools and models with what the log says.
+Must not know: the coordinator, or what a session does once it is open.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import trio
+
+from harness import events as ev
+from harness import ids
+from harness.errors import BadInput, ToolUnavailable
+from harness.history import fold
+from harness.journal import Draft, utc_now
+from harness.llm import make_model
+from harness.llm.model import Model, ModelSettings
+from harness.log import timestamp
+from harness.skill_files import SkillsRequest, find_skills
+from harness.state import SessionState, open_operations
+from harness.tools.bash import Bash
+from harness.tools.registry import AbsentTool, Registry, Tool, ToolDefinitionError
+from harness.tools.skill import Skill, SkillTool
+from harness.tools.view_image import ViewImage
+from store import Store
+
+T = TypeVar("T")
+
+DEFAULT_MODEL = "runbook"
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """The arguments of `open_session`, checked. None: not given, so that the log or the default decides."""
+
+    session_id: str | None
+    resume: str
+    model: str | Model | None
+    tools: tuple[Tool | SkillsRequest, ...] | None
+    instructions: str | None
+    workspace: str | None
+    policy: ev.Policy | None
+    settings: ModelSettings | None
+    title: str
+
+
+def check_arguments(
+    *,
+    session_id: str | None,
+    resume: str,
+    model: str | Model | None,
+    tools: Sequence[Tool | SkillsRequest] | None,
+    instructions: str | None,
+    workspace: str | Path | None,
+    limits: ev.Limits | None,
+    policy: ev.Policy | None,
+    settings: ModelSettings | None,
+    title: str,
+) -> Wanted:
+    """The arguments, or BadInput. Touches nothing but the workspace's folder, to see that it is there."""
+    if resume not in ("auto", "must", "never"):
+        raise BadInput(f"resume has to be auto, must or never, not {resume!r}.")
+    if resume == "must" and session_id is None:
+        raise BadInput("resume='must' needs the session_id to resume.")
+    if session_id is not None and (not session_id.strip() or "/" in session_id or session_id.startswith(".")):
+        raise BadInput(f"session_id {session_id!r} is not usable: it may not be empty, begin with '.' or hold '/'.")
+    return Wanted(
+        session_id=session_id,
+        resume=resume,
+        model=model,
+        tools=None if tools is None else tuple(tools),
+        instructions=instructions,
+        workspace=None if workspace is None else _workspace(workspace),
+        policy=_policy(limits, policy),
+        settings=settings,
+        title=title,
+    )
+
+
+def _workspace(workspace: str | Path) -> str:
+    path = Path(workspace).expanduser().absolute()
+    if not path.is_dir():
+        raise BadInput(f"the workspace {str(workspace)!r} is not a folder. Make it, or name another.")
+    return str(path)
+
+
+def _policy(limits: ev.Limits | None, policy: ev.Policy | None) -> ev.Policy | None:
+    if limits is not None:
+        policy = msgspec.structs.replace(policy or ev.Policy(), limits=limits)
+    if policy is None:
+        return None
+    seconds = {"coalesce_s": policy.coalesce_s, "heartbeat_s": policy.heartbeat_s}
+    counts = {"result_max_chars": policy.result_max_chars, "step_max_chars": policy.step_max_chars}
+    for name, value in seconds.items():
+        if not (math.isfinite(value) and value >= 0):
+            raise BadInput(f"{name} has to be a number of seconds, zero or more, not {value!r}.")
+    asked = policy.limits
+    limited = {"turns": asked.turns, "tokens": asked.tokens, "seconds": asked.seconds, **counts}
+    for name, number in {**limited, **asked.calls}.items():
+        if number is not None and not (math.isfinite(number) and number > 0):
+            raise BadInput(f"the limit {name} has to be above zero, not {number!r}.")
+    return policy
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A session that may be opened. changes: what the caller wants otherwise than the log has it."""
+
+    model: Model
+    owns_model: bool
+    registry: Registry
+    changes: ev.Settings | None
+    warnings: tuple[str, ...]
+
+
+def made_model(model: str | Model) -> tuple[Model, str, bool]:
+    """(the model object, its name for the log, whether it was made here). Raises UnknownModel, MissingKey."""
+    if isinstance(model, str):
+        return make_model(model), model, True
+    return model, str(getattr(model, "name", type(model).__name__)), False
+
+
+async def create(store: Store, wanted: Wanted, model_name: str) -> tuple[str, tuple[str, ...]]:
+    """Make a new session and return its id and warnings about its skills."""
+    workspace = wanted.workspace or str(Path.cwd())
+    given = wanted.tools if wanted.tools is not None else (Bash(), ViewImage(), SkillsRequest())
+    tools, warnings = await _with_skills(given, workspace)
+    registry = Registry(tools)
+    session_id = wanted.session_id or ids.new_session_id()
+    opened = ev.SessionOpened(
+        instructions=wanted.instructions or "",
+        model=model_name,
+        tools=registry.records(),
+        workspace=workspace,
+        settings=wanted.settings or ModelSettings(),
+        policy=wanted.policy or ev.Policy(),
+        title=wanted.title,
+    )
+    now = timestamp(utc_now())
+    draft = Draft(SessionState(), now)
+    draft.add(opened)
+    await store.create(session_id, draft.records(), created_at=now, title=wanted.title)
+    return session_id, warnings
+
+
+async def _with_skills(given: Sequence[Tool | SkillsRequest], workspace: str) -> tuple[list[Tool], tuple[str, ...]]:
+    tools: list[Tool] = []
+    warnings: tuple[str, ...] = ()
+    for tool in given:
+        if isinstance(tool, SkillsRequest):
+            found = await trio.to_thread.run_sync(find_skills, Path(workspace), tool.folders)
+            warnings += found.warnings
+            if found.skills:  # a tool that can do nothing would still cost tokens in every turn
+                tools.append(SkillTool(found.skills))
+        else:
+            tools.append(tool)
+    return tools, warnings
+
+
+async def prepare(store: Store, wanted: Wanted, session_id: str) -> tuple[SessionState, Prepared]:
+    """Read the log and match what it needs with what was given.
+
+    Raises ToolUnavailable before anything runs, BadInput, UnknownModel, MissingKey, CorruptLog, UnsupportedVersion.
+    """
+    state = await fold(store, session_id)
+    config = state.config
+    if wanted.workspace is None and not await trio.Path(config.workspace).is_dir():
+        raise BadInput(f"the session's workspace {config.workspace!r} is gone. Pass workspace= to name another.")
+    asked = _not_skills_again(wanted.tools or (), config.tools)
+    given, warnings = await _with_skills(asked, wanted.workspace or config.workspace)
+    registry = Registry(_merged(config.tools, given))
+    _need_functions(state, registry)
+    model, name, owned = made_model(config.model if wanted.model is None else wanted.model)
+    changes = ev.Settings(
+        model=name if name != config.model else None,
+        instructions=_changed(wanted.instructions, config.instructions),
+        tools=registry.records() if registry.records() != config.tools else None,
+        settings=_changed(wanted.settings, config.settings),
+        policy=_changed(wanted.policy, config.policy),
+        workspace=_changed(wanted.workspace, config.workspace),
+    )
+    needed = changes if changes != ev.Settings() else None
+    return state, Prepared(model, owned, registry, needed, warnings)
+
+
+def _not_skills_again(
+    tools: Sequence[Tool | SkillsRequest], records: Sequence[ev.ToolRecord]
+) -> tuple[Tool | SkillsRequest, ...]:
+    """A session keeps the skills that it was opened with: they are part of every request it has sent."""
+    has_skills = any(record.kind == "skill" for record in records)
+    return tuple(tool for tool in tools if not (has_skills and isinstance(tool, SkillsRequest)))
+
+
+def _changed(wanted: T | None, current: T) -> T | None:
+    return wanted if wanted is not None and wanted != current else None
+
+
+def _merged(records: Sequence[ev.ToolRecord], given: Sequence[Tool]) -> list[Tool]:
+    """The log's tools, those of the caller in their place, and the caller's new ones behind them."""
+    by_name = {tool.name: tool for tool in given}
+    if len(by_name) < len(given):
+        raise ToolDefinitionError("two of the tools given have the same name. Rename one.")
+    merged = [by_name.pop(record.schema.name, None) or _remade(record) for record in records]
+    return [*merged, *by_name.values()]
+
+
+def _remade(record: ev.ToolRecord) -> Tool:
+    match record.kind:
+        case "bash":
+            return Bash(**record.config)
+        case "view_image":
+            return ViewImage()
+        case "skill":
+            return SkillTool(msgspec.convert(record.config["skills"], list[Skill]))
+        case _:
+            return AbsentTool(record)
+
+
+def _need_functions(state: SessionState, registry: Registry) -> None:
+    ours = {operation.id for operation in open_operations(state) if operation.id not in state.foreign}
+    for call in state.pending:
+        if ours.intersection(call.operations) and registry.absent(call.tool):
+            raise ToolUnavailable(call.tool, call.call_id)

@@ -1,0 +1,77 @@
+"""What all sessions of one trio run share: one store per file, one operations manager.
+
+Belongs here: counting who uses a shared thing, and closing it with the last user.
+Must not know: what a session does with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from operations import OperationManager
+from store import SqliteStore, Store
+
+
+class _Shared:
+    """The things of one trio run. Stores are kept by real path, so that two names of a file are one store."""
+
+    def __init__(self) -> None:
+        self.lock = trio.Lock()
+        self.stores: dict[Path, tuple[Any, SqliteStore, int]] = {}
+        self.manager = OperationManager()
+
+
+_shared: trio.lowlevel.RunVar[_Shared] = trio.lowlevel.RunVar("turnlog_shared")
+
+
+def _of_this_run() -> _Shared:
+    try:
+        return _shared.get()
+    except LookupError:
+        shared = _Shared()
+        _shared.set(shared)
+        return shared
+
+
+def shared_manager() -> OperationManager:
+    """The operations manager of this trio run: its limits hold over all sessions."""
+    return _of_this_run().manager
+
+
+@asynccontextmanager
+async def open_store(store: str | Path | Store, *, create: bool = True) -> AsyncIterator[Store]:
+    """The store itself, or the one at a path, shared by everyone in this trio run who names the same file.
+
+    create: make the file (and its folder) when there is none; otherwise that is StoreUnavailable.
+    """
+    if not isinstance(store, (str, Path)):
+        yield store
+        return
+    path = await trio.to_thread.run_sync(_real, store)
+    shared = _of_this_run()
+    async with shared.lock:
+        context, opened, users = shared.stores.get(path, (None, None, 0))
+        if opened is None:
+            context = SqliteStore.open(path, create=create)
+            opened = await context.__aenter__()
+        shared.stores[path] = (context, opened, users + 1)
+    try:
+        yield opened
+    finally:
+        with trio.CancelScope(shield=True):
+            async with shared.lock:
+                context, opened, users = shared.stores[path]
+                if users == 1:
+                    del shared.stores[path]
+                    await context.__aexit__(None, None, None)
+                else:
+                    shared.stores[path] = (context, opened, users - 1)
+
+
+def _real(path: str | Path) -> Path:
+    return Path(path).expanduser().resolve()

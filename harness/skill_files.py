@@ -1,0 +1,142 @@
+"""Finding skills in a workspace.
+
+Belongs here: the folders searched and their order, reading a SKILL.md's front matter, and saying what was left out.
+Must not know: how a skill is shown to a model.
+
+Order, for the list and for loading alike: .agents/skills, then .claude/skills, then .turnlog/skills; within one, by
+folder name. Of two skills with one name (capitals aside) the first counts, and the other is named in a warning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from harness.tools.skill import Skill
+
+FOLDERS: Final = (".agents/skills", ".claude/skills", ".turnlog/skills")
+MAX_BYTES: Final = 1_000_000
+NAME_CHARS: Final = 100
+
+
+class SkillsRequest:
+    """`harness.skills()`: look for skills when the session opens. folders: relative to the workspace, or absolute."""
+
+    def __init__(self, folders: Sequence[str] = FOLDERS) -> None:
+        self.folders = tuple(folders)
+
+
+class Found(msgspec.Struct, frozen=True):
+    """The skills of a workspace, and one line for each file that was left out or read leniently."""
+
+    skills: tuple[Skill, ...]
+    warnings: tuple[str, ...]
+
+
+def find_skills(workspace: Path, folders: Sequence[str] = FOLDERS) -> Found:
+    """Every skill under the workspace. Blocks on the disk; never raises for what it finds there."""
+    skills: dict[str, Skill] = {}
+    warnings: list[str] = []
+    for folder in folders:
+        for path in _candidates(workspace / folder, warnings):
+            skill = _read(path, warnings)
+            if skill is None:
+                continue
+            first = skills.setdefault(skill.name.casefold(), skill)
+            if first is not skill:
+                warnings.append(f"{path}: skill {skill.name!r} is hidden by {first.path}")
+    return Found(tuple(skills.values()), tuple(warnings))
+
+
+def _candidates(folder: Path, warnings: list[str]) -> list[Path]:
+    try:
+        return sorted(child / "SKILL.md" for child in folder.iterdir() if child.is_dir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        warnings.append(f"{folder}: cannot be listed ({error.strerror})")
+        return []
+
+
+def _read(path: Path, warnings: list[str]) -> Skill | None:
+    try:
+        if path.is_dir():
+            warnings.append(f"{path}: is a folder, not a file")
+            return None
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        warnings.append(f"{path}: cannot be read ({error.strerror})")
+        return None
+    if len(data) > MAX_BYTES:
+        warnings.append(f"{path}: is larger than {MAX_BYTES} bytes")
+        return None
+    return _parse(path, data, warnings)
+
+
+def _parse(path: Path, data: bytes, warnings: list[str]) -> Skill | None:
+    text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+    if "\ufffd" in text:
+        line = text[: text.index("\ufffd")].count("\n") + 1
+        warnings.append(f"{path}:{line}: is not UTF-8 throughout; bad bytes were replaced")
+    front = _front_matter(text)
+    if front is None:
+        warnings.append(f"{path}:1: has no front matter between two lines of ---")
+        return None
+    fields = _fields(front, path, warnings)
+    description = str(fields.get("description") or "").strip()
+    if not description:
+        warnings.append(f"{path}:1: its front matter has no description")
+        return None
+    name = str(fields.get("name") or "").strip()
+    if not name:
+        name = path.parent.name
+        warnings.append(f"{path}:1: its front matter has no name; its folder's is used")
+    digest = hashlib.blake2b(data, digest_size=16).hexdigest()
+    return Skill(name[:NAME_CHARS], description, str(path), digest)
+
+
+def _front_matter(text: str) -> str | None:
+    """The lines between the first two lines of ---; blank lines and HTML comments may stand before them."""
+    lines = text.split("\n")
+    start = 0
+    while start < len(lines) and (not lines[start].strip() or _is_comment(lines[start])):
+        start += 1
+    if start == len(lines) or lines[start].rstrip() != "---":
+        return None
+    for end in range(start + 1, len(lines)):
+        if lines[end].rstrip() == "---":
+            return "\n".join(lines[start + 1 : end])
+    return None
+
+
+def _is_comment(line: str) -> bool:
+    return line.strip().startswith("<!--") and line.strip().endswith("-->")
+
+
+def _fields(front: str, path: Path, warnings: list[str]) -> dict[str, Any]:
+    import yaml  # slow to import, and most sessions have no skills
+
+    try:
+        # BaseLoader keeps every scalar a string: a skill may be called `no` or 2026-01-01.
+        value = yaml.load(front, Loader=yaml.BaseLoader)  # BaseLoader makes nothing but plain values
+    except yaml.YAMLError:
+        warnings.append(f"{path}:2: its front matter is not YAML; it was read line by line")
+        value = _line_by_line(front)
+    return value if isinstance(value, dict) else {}
+
+
+def _line_by_line(front: str) -> dict[str, str]:
+    """`key: everything after the first colon`, which is what most unquoted descriptions mean."""
+    fields: dict[str, str] = {}
+    for line in front.split("\n"):
+        key, colon, value = line.partition(":")
+        if colon and key.strip() == key and key:
+            fields.setdefault(key, value.strip().strip("'\""))
+    return fields

@@ -1,0 +1,461 @@
+"""What a session is after an event: the fold over its log.  Pure.
+
+Belongs here: `SessionState` and `apply`, the only way to make one.
+Must not know: clocks, disks, models, handlers; nor what to do next (that is `decide`).
+
+`apply` is total over every log that the trace rules allow and deterministic: same log, same state. A state is an
+unchanging value; the long collections in it share their memory with the states before and after.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar, cast
+
+import msgspec
+
+from harness import events as ev
+from harness import transcript as tr
+from harness.llm.model import Item, ModelSettings, StopReason, ToolCall, Usage
+from harness.persistent import Ledger, Vector
+from operations import TERMINAL, Operation, Status, Update, moved
+
+replace = msgspec.structs.replace
+
+
+class Config(msgspec.Struct, frozen=True):
+    """What every request of the session starts from, and the rules it lives by."""
+
+    instructions: str = ""
+    model: str = ""
+    tools: tuple[ev.ToolRecord, ...] = ()
+    workspace: str = ""
+    settings: ModelSettings = ModelSettings()
+    policy: ev.Policy = ev.Policy()
+    title: str = ""
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A tool call that has not ended, or whose result no request has shown yet.
+
+    arguments: the text that the model gave. finished: set once its result (or rejection) is in the log. shown: a
+    request has answered it with a placeholder, so that its result will come late.
+    """
+
+    call_id: str
+    turn_id: str
+    tool: str
+    arguments: str
+    wake: ev.Wake = ev.Wake.EACH
+    translated: bool = False
+    rejected: bool = False
+    operations: tuple[str, ...] = ()
+    finished: tr.Result | None = None
+    shown: bool = False
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """The turn in flight."""
+
+    turn_id: str
+    seq: int
+    reason: ev.Reason
+
+
+class Run(msgspec.Struct, frozen=True):
+    """The run that is going on. largest_step: tokens of its dearest turn. over: a limit that a call went past."""
+
+    run_id: str
+    seq: int
+    limits: ev.Limits
+    turns: int = 0
+    usage: Usage = Usage()
+    largest_step: int = 0
+    calls: dict[str, int] = {}
+    stop: ev.Cause | None = None
+    over: str = ""
+    last_text: str = ""
+    answered: bool = False  # the final answer of a limit has been given
+    failure: ev.TurnFailed | None = None  # the last turn failed and no other was started
+    seconds: float = 0.0  # elapsed time of the run that the log knows of
+
+
+class Undelivered(msgspec.Struct, frozen=True):
+    """Something in the log that is in no request of a finished turn."""
+
+    seq: int
+    kind: ev.Reason  # the reason for a call that it would be
+    turn_id: str = ""
+    wake: ev.Wake = ev.Wake.EACH
+    failed: bool = False
+
+
+class RunSpan(msgspec.Struct, frozen=True):
+    """Where a run stands in the log."""
+
+    first_seq: int
+    last_seq: int
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """The items that are fixed: they were in a request, or are the model's own. digest chains over them.
+
+    images: digests of the images among them, so that nobody has to look through all items for a few.
+    """
+
+    items: Vector[Item] = Vector()
+    digest: bytes = b""
+    chars: int = 0
+    images: tuple[str, ...] = ()
+
+
+class SessionState(msgspec.Struct, frozen=True):
+    """Everything a session is, after the event `seq`.
+
+    calls: open ones by id, see `Call`. operations: of open calls, by id. unanswered: calls of the last response that no
+    request has answered yet. fresh: entries for the next request that are not answers. foreign: operations that run in
+    the parent session. runs: finished runs by id. accepted: every input id, with its sequence number.
+    outputs: (turn id, index of its output among the sent items), in order, for compaction.
+    """
+
+    seq: int = 0
+    config: Config = Config()
+    sent: Sent = Sent()
+    calls: Mapping[str, Call] = {}
+    operations: Mapping[str, Operation] = {}
+    unanswered: tuple[str, ...] = ()
+    fresh: tuple[tr.Entry, ...] = ()
+    undelivered: tuple[Undelivered, ...] = ()
+    turn: Turn | None = None
+    run: Run | None = None
+    turns: int = 0
+    last_stop: StopReason | None = None
+    last_turn_id: str = ""
+    cancel_idle: bool = False
+    foreign: frozenset[str] = frozenset()
+    runs: Ledger[RunSpan] = Ledger()
+    accepted: Ledger[int] = Ledger()
+    outputs: Vector[tuple[str, int]] = Vector()
+    usage: Usage = Usage()
+
+    @property
+    def pending(self) -> list[Call]:
+        """Calls that were translated and have no result yet, oldest first."""
+        return [call for call in self.calls.values() if call.translated and call.finished is None]
+
+    @property
+    def untranslated(self) -> list[Call]:
+        """Calls of the last finished turn that are neither pending nor rejected yet."""
+        return [call for call in self.calls.values() if not call.translated]
+
+    @property
+    def ripe(self) -> list[Call]:
+        """Pending calls all of whose operations have ended."""
+        return [
+            call
+            for call in self.pending
+            if all(self.operations[operation].status in TERMINAL for operation in call.operations)
+        ]
+
+
+E = TypeVar("E", bound=ev.Event)
+_Step = Callable[[SessionState, Any, int], SessionState]
+_STEPS: Final[dict[type[ev.Event], _Step]] = {}
+
+
+def _step(event_type: type[E]) -> Callable[[Callable[[SessionState, E, int], SessionState]], _Step]:
+    def register(function: Callable[[SessionState, E, int], SessionState]) -> _Step:
+        step = cast("_Step", function)
+        _STEPS[event_type] = step
+        return step
+
+    return register
+
+
+def apply(state: SessionState, logged: ev.Logged) -> SessionState:
+    """The state after `logged`, which must be the event that follows `state.seq`.
+
+    Raises ValueError when it is not the next one: a fold that skips is not a fold.
+    """
+    if logged.seq != state.seq + 1:
+        raise ValueError(f"event {logged.seq} cannot follow event {state.seq}")
+    return _STEPS[type(logged.event)](state, logged.event, logged.seq)
+
+
+def segment(state: SessionState, *, limit: str = "") -> list[tr.Entry]:
+    """What the next request adds to the items that are fixed: answers to the last calls first, then news in order."""
+    entries: list[tr.Entry] = []
+    for call_id in state.unanswered:
+        call = state.calls[call_id]
+        entries.append(call.finished or tr.Running(call_id, call.tool))
+    entries.extend(state.fresh)
+    if limit:
+        entries.append(tr.LastCall(limit))
+    return entries
+
+
+def chain(previous: bytes, item: Item) -> bytes:
+    """The digest of a sequence of items, from that of all but the last one."""
+    return hashlib.blake2b(previous + msgspec.json.encode(item), digest_size=16).digest()
+
+
+def fixed(sent: Sent, items: list[Item]) -> Sent:
+    """`sent` with more items at its end."""
+    digest, chars = sent.digest, sent.chars
+    for item in items:
+        digest = chain(digest, item)
+        chars += tr.size(item)
+    return Sent(sent.items.extended(items), digest, chars, (*sent.images, *tr.images(items)))
+
+
+@_step(ev.SessionOpened)
+def _session_opened(state: SessionState, event: ev.SessionOpened, seq: int) -> SessionState:
+    config = Config(
+        instructions=event.instructions,
+        model=event.model,
+        tools=event.tools,
+        workspace=event.workspace,
+        settings=event.settings,
+        policy=event.policy,
+        title=event.title,
+    )
+    return replace(state, seq=seq, config=config)
+
+
+@_step(ev.SessionForked)
+def _session_forked(state: SessionState, event: ev.SessionForked, seq: int) -> SessionState:
+    running = frozenset(op.id for op in state.operations.values() if op.status not in TERMINAL)
+    return replace(state, seq=seq, foreign=state.foreign | running)
+
+
+@_step(ev.InputAccepted)
+def _input_accepted(state: SessionState, event: ev.InputAccepted, seq: int) -> SessionState:
+    state = replace(state, seq=seq, accepted=state.accepted.added(event.input_id, seq))
+    match event.content:
+        case ev.Message() as message:
+            return _message(state, event.input_id, message, seq)
+        case ev.Heartbeat() as heartbeat:
+            tools = tuple(state.calls[call_id].tool for call_id in heartbeat.running)
+            news = Undelivered(seq, ev.Reason.HEARTBEAT)
+            return replace(
+                state,
+                fresh=(*state.fresh, tr.Silence(heartbeat, tools)),
+                undelivered=(*state.undelivered, news),
+            )
+        case ev.Interrupt():
+            return _stopped(state, ev.Cause.INTERRUPT)
+        case ev.Cancel():
+            return _stopped(state, ev.Cause.CANCEL)
+        case ev.Settings() as settings:
+            changes = {
+                name: value for name in settings.__struct_fields__ if (value := getattr(settings, name)) is not None
+            }
+            return replace(state, config=replace(state.config, **changes))
+
+
+def _message(state: SessionState, input_id: str, message: ev.Message, seq: int) -> SessionState:
+    run = state.run
+    if run is None:
+        run = Run(input_id, seq, state.config.policy.limits.narrowed(message.limits))
+    return replace(
+        state,
+        run=replace(run, failure=None),
+        cancel_idle=False,
+        fresh=(*state.fresh, tr.Said(message)),
+        undelivered=(*state.undelivered, Undelivered(seq, ev.Reason.INPUT)),
+    )
+
+
+def _stopped(state: SessionState, cause: ev.Cause) -> SessionState:
+    if state.run is None:
+        return replace(state, cancel_idle=bool(state.pending)) if cause is ev.Cause.CANCEL else state
+    if state.run.stop is ev.Cause.CANCEL:  # an interrupt does not soften a cancel
+        return state
+    return replace(state, run=replace(state.run, stop=cause))
+
+
+@_step(ev.TurnStarted)
+def _turn_started(state: SessionState, event: ev.TurnStarted, seq: int) -> SessionState:
+    items, _ = tr.render(segment(state, limit=event.limit), state.config.policy)
+    calls = dict(state.calls)
+    for call_id in state.unanswered:
+        call = calls[call_id]
+        if call.finished is None:
+            calls[call_id] = replace(call, shown=True)
+        else:
+            del calls[call_id]
+    run = state.run
+    if run is not None:
+        run = replace(run, turns=run.turns + 1, failure=None, seconds=max(run.seconds, event.run_s))
+    return replace(
+        state,
+        seq=seq,
+        sent=fixed(state.sent, items),
+        calls=calls,
+        unanswered=(),
+        fresh=(),
+        turn=Turn(event.turn_id, seq, event.reason),
+        turns=state.turns + 1,
+        run=run,
+    )
+
+
+@_step(ev.TurnFinished)
+def _turn_finished(state: SessionState, event: ev.TurnFinished, seq: int) -> SessionState:
+    turn = state.turn
+    started = turn.seq if turn else seq
+    calls, unanswered = dict(state.calls), []
+    for item in event.output:
+        if isinstance(item, ToolCall):
+            calls[item.call_id] = Call(item.call_id, event.turn_id, item.name, item.arguments)
+            unanswered.append(item.call_id)
+    spoken = tr.spoken(event.output, event.provider)
+    run = state.run
+    if run is not None:
+        run = replace(
+            run,
+            usage=run.usage + event.usage,
+            largest_step=max(run.largest_step, event.usage.total),
+            last_text=tr.answer(event.output),
+            answered=bool(turn) and turn.reason is ev.Reason.FINAL_ANSWER,
+            seconds=run.seconds + event.seconds,
+        )
+    return replace(
+        state,
+        seq=seq,
+        turn=None,
+        run=run,
+        calls=calls,
+        unanswered=tuple(unanswered),
+        outputs=state.outputs.extended([(event.turn_id, len(state.sent.items))]),
+        sent=fixed(state.sent, [spoken]) if spoken else state.sent,
+        undelivered=tuple(news for news in state.undelivered if news.seq > started),
+        last_stop=event.stop,
+        last_turn_id=event.turn_id,
+        usage=state.usage + event.usage,
+    )
+
+
+@_step(ev.TurnInterrupted)
+def _turn_interrupted(state: SessionState, event: ev.TurnInterrupted, seq: int) -> SessionState:
+    # The cut note stands where the turn ended: before whatever came while it was in flight is told.
+    return replace(
+        state, seq=seq, turn=None, fresh=(tr.Cut(event), *state.fresh), run=_longer(state.run, event.seconds)
+    )
+
+
+@_step(ev.TurnFailed)
+def _turn_failed(state: SessionState, event: ev.TurnFailed, seq: int) -> SessionState:
+    run = _longer(state.run, event.seconds)
+    final = state.turn is not None and state.turn.reason is ev.Reason.FINAL_ANSWER
+    if run is not None:
+        run = replace(run, failure=event, answered=run.answered or final)
+    return replace(state, seq=seq, turn=None, run=run)
+
+
+def _longer(run: Run | None, seconds: float) -> Run | None:
+    return None if run is None else replace(run, seconds=run.seconds + seconds)
+
+
+@_step(ev.ToolCallPending)
+def _tool_call_pending(state: SessionState, event: ev.ToolCallPending, seq: int) -> SessionState:
+    call = replace(
+        state.calls[event.call_id],
+        translated=True,
+        wake=event.wake,
+        operations=tuple(operation.id for operation in event.operations),
+    )
+    operations = {**state.operations, **{operation.id: operation for operation in event.operations}}
+    run = state.run
+    if run is not None:
+        run = replace(run, calls={**run.calls, event.tool: run.calls.get(event.tool, 0) + 1})
+    return replace(state, seq=seq, calls={**state.calls, event.call_id: call}, operations=operations, run=run)
+
+
+@_step(ev.ToolCallRejected)
+def _tool_call_rejected(state: SessionState, event: ev.ToolCallRejected, seq: int) -> SessionState:
+    result = tr.Result(event.call_id, event.tool, (tr.Text(event.error),), ev.CallOutcome.FAILED)
+    call = replace(state.calls[event.call_id], translated=True, rejected=True, finished=result)
+    news = Undelivered(seq, ev.Reason.REJECTIONS, call.turn_id)
+    run = state.run
+    if run is not None and event.limit:
+        run = replace(run, over=event.limit)
+    return replace(
+        state,
+        seq=seq,
+        run=run,
+        calls={**state.calls, event.call_id: call},
+        undelivered=(*state.undelivered, news),
+    )
+
+
+@_step(ev.OperationUpdated)
+def _operation_updated(state: SessionState, event: ev.OperationUpdated, seq: int) -> SessionState:
+    update = Update(event.operation_id, event.status, event.checkpoint, event.result, event.seconds)
+    operation = moved(state.operations[event.operation_id], update)
+    foreign = state.foreign - {operation.id} if event.status in TERMINAL else state.foreign
+    return replace(state, seq=seq, operations={**state.operations, operation.id: operation}, foreign=foreign)
+
+
+@_step(ev.ToolCallFinished)
+def _tool_call_finished(state: SessionState, event: ev.ToolCallFinished, seq: int) -> SessionState:
+    call = state.calls[event.call_id]
+    result = tr.Result(event.call_id, call.tool, event.parts, event.outcome, late=call.shown)
+    calls = dict(state.calls)
+    fresh = state.fresh
+    if call.shown:
+        del calls[event.call_id]
+        fresh = (*fresh, result)
+    else:
+        calls[event.call_id] = replace(call, finished=result)
+    failed = event.outcome is not ev.CallOutcome.OK
+    news = Undelivered(seq, ev.Reason.RESULTS, call.turn_id, call.wake, failed)
+    operations = {key: value for key, value in state.operations.items() if key not in call.operations}
+    state = replace(
+        state, seq=seq, calls=calls, fresh=fresh, operations=operations, undelivered=(*state.undelivered, news)
+    )
+    return replace(state, cancel_idle=False) if state.cancel_idle and not state.pending else state
+
+
+@_step(ev.ContextCompacted)
+def _context_compacted(state: SessionState, event: ev.ContextCompacted, seq: int) -> SessionState:
+    items = state.sent.items
+    places = dict(state.outputs)
+    first = len(items) if event.keep_from is None else places.get(event.keep_from, len(items))
+    if state.unanswered:  # the calls of the last response still need their answers right behind it
+        first = min(first, state.outputs[-1][1])
+    kept = items[first:]
+    shown = {id_ for item in kept if isinstance(item, tr.AssistantItem) for id_ in _call_ids(item)}
+    running = tuple(
+        tr.Running(call.call_id, call.tool) for call in state.pending if call.shown and call.call_id not in shown
+    )
+    summary, _ = tr.render([tr.Summary(event.summary, running)], state.config.policy)
+    outputs = [(turn_id, place - first + len(summary)) for turn_id, place in state.outputs if place >= first]
+    return replace(
+        state,
+        seq=seq,
+        sent=fixed(Sent(), [*summary, *kept]),
+        outputs=Vector(outputs),
+        usage=state.usage + event.usage,
+    )
+
+
+def _call_ids(item: tr.AssistantItem) -> list[str]:
+    return [part.call_id for part in item.output if isinstance(part, ToolCall)]
+
+
+@_step(ev.RunFinished)
+def _run_finished(state: SessionState, event: ev.RunFinished, seq: int) -> SessionState:
+    first = state.run.seq if state.run else seq
+    return replace(state, seq=seq, run=None, runs=state.runs.added(event.run_id, RunSpan(first, seq)))
+
+
+def open_operations(state: SessionState) -> list[Operation]:
+    """Operations that have not ended, in the order of their calls."""
+    return [operation for operation in state.operations.values() if operation.status not in TERMINAL]
+
+
+def is_cancelling(operation: Operation) -> bool:
+    """Whether a cancellation of the operation is under way already."""
+    return operation.status is Status.CANCELLING

@@ -1,0 +1,277 @@
+"""What a tool is, and the tools of one session by name: calls to operations and back.  Pure.
+
+Belongs here: the `Tool` contract, reading a call's arguments, refusing bad ones in words a model can act on.
+Must not know: how operations run, the disk, the network, or what any one tool does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+import msgspec
+
+from harness.events import CallOutcome, ToolRecord, Wake
+from harness.llm.model import Part, Text, ToolSchema
+from operations import Operation, OperationSpec, Status
+
+EXCERPT_CHARS: Final = 200
+"""Characters of a bad argument string that its rejection quotes."""
+
+NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""The narrowest rule for tool names among the providers."""
+
+
+class ToolDefinitionError(ValueError):
+    """A tool cannot be offered to a model as it is. Raised when it is made, never in the middle of a session."""
+
+
+class Rejection(msgspec.Struct, frozen=True):
+    """Why a call was not accepted, as the model reads it."""
+
+    error: str
+
+
+class Presented(msgspec.Struct, frozen=True):
+    """The result of a call, as the model reads it."""
+
+    outcome: CallOutcome
+    parts: tuple[Part, ...]
+
+
+class Tool(Protocol):
+    """A capability the model sees. Everything but the functions is pure: it may be called again in a replay.
+
+    functions: Python callables that its operations run, by name; empty for tools whose operations need none.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def functions(self) -> Mapping[str, Callable[..., Any]]: ...
+
+    def record(self) -> ToolRecord:
+        """What the log keeps of it. The schema is the tool's own, without `wake`."""
+        ...
+
+    def translate(self, arguments: dict[str, Any], workspace: str) -> tuple[OperationSpec, ...] | Rejection:
+        """The work that a call asks for, at least one operation."""
+        ...
+
+    def present(self, operations: Sequence[Operation]) -> Presented:
+        """The result of a call all of whose operations have ended, in the order `translate` gave them."""
+        ...
+
+
+# --- arguments
+
+
+def read_arguments(raw: str) -> dict[str, Any] | Rejection:
+    """The JSON object that a model wrote. Nothing at all, or null, is no arguments; everything else is refused."""
+    if not raw.strip():
+        return {}
+    try:
+        value = msgspec.json.decode(raw.encode("utf-8", "replace"))
+    except (msgspec.DecodeError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        return Rejection(f"the arguments are not valid JSON ({reason}): {excerpt(raw)}")
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        return Rejection(f"the arguments have to be a JSON object, not {_json_type(value)}: {excerpt(raw)}")
+    return value
+
+
+T = TypeVar("T")
+
+
+def checked(arguments: dict[str, Any], shape: type[T]) -> T | Rejection:
+    """`arguments` as `shape`, a msgspec struct that forbids unknown fields."""
+    try:
+        return msgspec.convert(arguments, shape)
+    except msgspec.ValidationError as error:
+        return Rejection(f"the arguments do not fit: {error}. Correct them and call again.")
+
+
+def excerpt(raw: str) -> str:
+    """The beginning of a text, quoted and bounded."""
+    return repr(raw if len(raw) <= EXCERPT_CHARS else raw[:EXCERPT_CHARS] + "...")
+
+
+def _json_type(value: object) -> str:
+    names = {list: "an array", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+    return names.get(type(value), type(value).__name__)
+
+
+WAKE_SCHEMA: Final[dict[str, Any]] = {
+    "type": "string",
+    "enum": [wake.value for wake in Wake],
+    "description": (
+        "When this call's result should wake you while other calls still run. each (default): when it lands. "
+        "batch: only when every batch call of this response has ended, or one has failed. "
+        "quiet: never by itself; you read it with whatever comes next."
+    ),
+}
+
+
+def with_wake(schema: ToolSchema) -> ToolSchema:
+    """The schema as the model sees it: with the optional argument `wake` that every tool has."""
+    if "wake" in schema.parameters.get("properties", {}):  # an absent tool's, from the log
+        return schema
+    properties = {**schema.parameters.get("properties", {}), "wake": WAKE_SCHEMA}
+    return msgspec.structs.replace(schema, parameters={**schema.parameters, "properties": properties})
+
+
+def _take_wake(arguments: dict[str, Any]) -> tuple[dict[str, Any], Wake] | Rejection:
+    rest = dict(arguments)
+    value = rest.pop("wake", Wake.EACH.value)
+    if value is None:
+        value = Wake.EACH.value
+    if value not in list(Wake):
+        return Rejection(f"wake has to be one of each, batch and quiet, not {excerpt(str(value))}. Call again.")
+    return rest, Wake(value)
+
+
+# --- the tools of a session
+
+
+class Translated(msgspec.Struct, frozen=True):
+    """An accepted call: its arguments without `wake`, and the work it asks for."""
+
+    arguments: dict[str, Any]
+    wake: Wake
+    specs: tuple[OperationSpec, ...]
+
+
+class AbsentTool:
+    """A tool that the log has and this process has not: its schema stays as it was sent, its calls are refused."""
+
+    functions: Mapping[str, Callable[..., Any]] = {}
+
+    def __init__(self, record: ToolRecord) -> None:
+        self.name = record.schema.name
+        self._record = record
+
+    def record(self) -> ToolRecord:
+        """What the log has of it, as the model sees it."""
+        return self._record
+
+    def translate(self, arguments: dict[str, Any], workspace: str) -> Rejection:
+        """Always a refusal."""
+        return Rejection(f"the tool {self.name!r} is not available in this process. Do without it.")
+
+    def present(self, operations: Sequence[Operation]) -> Presented:
+        """How the operations ended, as it stands in the log."""
+        return Presented(worst(operations), (Text(ended_text(operations)),))
+
+
+class Registry:
+    """The tools of one session, by the names that the model uses."""
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        """Raises ToolDefinitionError for two tools of one name, or a tool that has an argument called `wake`."""
+        self._tools: dict[str, Tool] = {}
+        for tool in tools:
+            check_definition(tool)
+            if tool.name in self._tools:
+                raise ToolDefinitionError(f"two tools are called {tool.name!r}. Rename one.")
+            self._tools[tool.name] = tool
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tools
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every tool's name, in the order given."""
+        return tuple(self._tools)
+
+    def absent(self, name: str) -> bool:
+        """Whether a tool is known from the log only, so that nothing can run it here."""
+        tool = self._tools.get(name)
+        return tool is None or isinstance(tool, AbsentTool)
+
+    def records(self) -> tuple[ToolRecord, ...]:
+        """What the log keeps of the tools, with schemas as the model sees them."""
+        found = [tool.record() for tool in self._tools.values()]
+        return tuple(msgspec.structs.replace(record, schema=with_wake(record.schema)) for record in found)
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """Every Python callable that operations of these tools may need, by name."""
+        return {name: function for tool in self._tools.values() for name, function in tool.functions.items()}
+
+    def translate(self, name: str, raw_arguments: str, workspace: str) -> Translated | Rejection:
+        """What a call asks for. Whatever is wrong with it comes back as a Rejection; nothing is raised."""
+        tool = self._tools.get(name)
+        if tool is None:
+            return Rejection(f"there is no tool {excerpt(name)}. The tools are: {', '.join(self.names) or '(none)'}.")
+        arguments = read_arguments(raw_arguments)
+        if isinstance(arguments, Rejection):
+            return arguments
+        taken = _take_wake(arguments)
+        if isinstance(taken, Rejection):
+            return taken
+        rest, wake = taken
+        specs = tool.translate(rest, workspace)
+        return specs if isinstance(specs, Rejection) else Translated(rest, wake, specs)
+
+    def present(self, name: str, operations: Sequence[Operation]) -> Presented:
+        """The model-facing result of an ended call."""
+        tool = self._tools.get(name)
+        if tool is None:  # the session's tools were changed while the call ran
+            return Presented(worst(operations), (Text(ended_text(operations)),))
+        return tool.present(operations)
+
+
+def check_definition(tool: Tool) -> None:
+    """Raises ToolDefinitionError when a provider would refuse the tool, naming it and the reason."""
+    if not NAME.fullmatch(tool.name):
+        raise ToolDefinitionError(
+            f"tool name {tool.name!r} is not allowed: use 1 to 64 ASCII letters, digits, underscores and hyphens."
+        )
+    parameters = tool.record().schema.parameters
+    if parameters.get("type") != "object" or not isinstance(parameters.get("properties", {}), dict):
+        raise ToolDefinitionError(f"the schema of tool {tool.name!r} has to be of type object at its top level.")
+    if "wake" in parameters.get("properties", {}) and not isinstance(tool, AbsentTool):
+        raise ToolDefinitionError(f"tool {tool.name!r} has an argument 'wake', which is reserved. Rename it.")
+
+
+# --- what presenters share
+
+_OUTCOMES: Final = {
+    Status.COMPLETED: CallOutcome.OK,
+    Status.FAILED: CallOutcome.FAILED,
+    Status.CANCELLED: CallOutcome.CANCELLED,
+    Status.UNKNOWN: CallOutcome.UNKNOWN,
+}
+
+
+def worst(operations: Sequence[Operation]) -> CallOutcome:
+    """The outcome of a call whose operations ended so: the least certain one counts."""
+    order = [CallOutcome.OK, CallOutcome.CANCELLED, CallOutcome.FAILED, CallOutcome.UNKNOWN]
+    return max((_OUTCOMES[operation.status] for operation in operations), key=order.index)
+
+
+def error_text(operations: Sequence[Operation]) -> str:
+    """What went wrong, one line an operation that did not complete."""
+    lines = []
+    for operation in operations:
+        said = str((operation.result or {}).get("error") or "")
+        match operation.status:
+            case Status.CANCELLED:
+                lines.append(f"cancelled{f': {said}' if said else ''}")
+            case Status.UNKNOWN:
+                lines.append(f"outcome unknown: {said or 'it may or may not have happened'}")
+            case Status.FAILED:
+                lines.append(f"failed: {said or 'no reason given'}")
+            case _:
+                lines.append("completed")
+    return "\n".join(lines)
+
+
+def ended_text(operations: Sequence[Operation]) -> str:
+    """What can be told of operations whose tool is not at hand: the text they returned, or how they ended."""
+    results = [operation.result or {} for operation in operations]
+    texts = [str(result.get("text") or result.get("output") or "") for result in results]
+    return "\n".join(text for text in texts if text) or error_text(operations)
