@@ -149,6 +149,16 @@ class CorruptLog(StoreError):
         super().__init__(f"session {session_id!r} is damaged{where}: {problem}. `turnlog verify` tells more.")
 
 
+class CorruptBlob(CorruptLog):
+    """A blob is not there (`missing`), or its bytes do not have its digest."""
+
+    def __init__(self, digest: str, *, missing: bool) -> None:
+        self.digest, self.missing = digest, missing
+        self.session_id, self.seq = "", None
+        self.problem = f"blob {digest} is {'missing' if missing else 'altered'}"
+        StoreError.__init__(self, f"{self.problem}. Restore the store from a backup.")
+
+
 @runtime_checkable
 class Lease(Protocol):
     """The right to append to one session, with the epoch that fences earlier holders off."""
@@ -184,7 +194,9 @@ class Store(Protocol):
         """Where the store is, for people: a path, or ":memory:"."""
         ...
 
-    async def create(self, session_id: str, records: Sequence[NewRecord], *, created_at: str, title: str) -> SessionInfo:
+    async def create(
+        self, session_id: str, records: Sequence[NewRecord], *, created_at: str, title: str
+    ) -> SessionInfo:
         """Make a session whose log starts with `records`, in one transaction. Raises SessionExists."""
         ...
 
