@@ -16,8 +16,8 @@ from harness import ids
 from harness.journal import utc_now
 from harness.log import decode, decode_all, encode, timestamp
 from harness.runtime import open_store
-from harness.state import SessionState, apply
-from store import SessionInfo, Store, StoreError, UnknownSequence
+from harness.state import DoesNotFit, SessionState, apply
+from store import CorruptLog, SessionInfo, Store, StoreError, UnknownSequence
 
 PAGE = 1000
 """Records that one read brings into memory when a log is walked."""
@@ -71,10 +71,13 @@ async def read_events(store: str | Path | Store, session_id: str, *, upto: int |
 
 
 async def fold(store: Store, session_id: str) -> SessionState:
-    """The state of a session after its last event."""
+    """The state of a session after its last event. Raises CorruptLog for events that cannot follow each other."""
     state = SessionState()
-    for record in await store.read(session_id):
-        state = apply(state, decode(record))
+    for logged in decode_all(await store.read(session_id)):
+        try:
+            state = apply(state, logged)
+        except DoesNotFit as error:
+            raise CorruptLog(session_id, logged.seq, str(error)) from error
     return state
 
 

@@ -19,7 +19,7 @@ from harness import events as ev
 from harness import transcript as tr
 from harness.llm.model import Item, ModelSettings, StopReason, ToolCall, Usage
 from harness.persistent import Ledger, Vector
-from operations import TERMINAL, Operation, Status, Update, moved
+from operations import TERMINAL, IllegalTransition, Operation, Status, Update, moved
 
 replace = msgspec.structs.replace
 
@@ -176,11 +176,18 @@ def _step(event_type: type[E]) -> Callable[[Callable[[SessionState, E, int], Ses
 def apply(state: SessionState, logged: ev.Logged) -> SessionState:
     """The state after `logged`, which must be the event that follows `state.seq`.
 
-    Raises ValueError when it is not the next one: a fold that skips is not a fold.
+    Raises DoesNotFit when it is not the next one, or speaks of what the log does not know: a fold never skips.
     """
     if logged.seq != state.seq + 1:
-        raise ValueError(f"event {logged.seq} cannot follow event {state.seq}")
-    return _STEPS[type(logged.event)](state, logged.event, logged.seq)
+        raise DoesNotFit(f"event {logged.seq} cannot follow event {state.seq}")
+    try:
+        return _STEPS[type(logged.event)](state, logged.event, logged.seq)
+    except (LookupError, IllegalTransition) as error:
+        raise DoesNotFit(f"event {logged.seq} ({logged.kind}) does not fit what came before: {error}") from error
+
+
+class DoesNotFit(ValueError):
+    """An event cannot follow the events before it: the log was not written by the rules."""
 
 
 def segment(state: SessionState, *, limit: str = "") -> list[tr.Entry]:

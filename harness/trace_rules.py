@@ -14,7 +14,7 @@ import msgspec
 from harness import events as ev
 from harness.context import build, item_digest
 from harness.llm.model import AssistantItem, Item, Text, ToolCall, ToolResultItem, Usage, UserItem
-from harness.state import SessionState, apply
+from harness.state import DoesNotFit, SessionState, apply
 from operations import TERMINAL, TRANSITIONS, OperationSpec, Status
 
 
@@ -265,8 +265,8 @@ def _folded(log: Sequence[ev.Logged]) -> list[Violation]:
         news.note(event)
         try:
             state = apply(state, logged)
-        except (KeyError, ValueError, IndexError) as error:
-            return [*found, Violation(5, seq, f"the event does not fit what came before: {error}")]
+        except DoesNotFit as error:
+            return [*found, Violation(5, seq, str(error))]
         if isinstance(event, ev.ContextCompacted):
             found.extend(_compacted_well(seq, state))
             sent = list(state.sent.items)

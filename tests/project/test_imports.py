@@ -1,0 +1,126 @@
+"""The import direction and the purity of the core, read from the source and tried out."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("harness", "operations", "store")
+MAY_IMPORT = {"harness": {"operations", "store"}, "operations": set(), "store": set()}
+
+PURE = (
+    "harness.events",
+    "harness.persistent",
+    "harness.transcript",
+    "harness.state",
+    "harness.decide",
+    "harness.context",
+    "harness.trace_rules",
+    "harness.llm.model",
+    "harness.tools.registry",
+    "harness.tools.bash",
+    "harness.tools.view_image",
+    "harness.tools.skill",
+    "harness.tools.function",
+)
+EFFECTS = ("trio", "os", "pathlib", "time", "random", "socket", "subprocess", "sqlite3", "httpx")
+
+
+def modules(package: str) -> Iterator[tuple[str, Path]]:
+    for path in sorted((ROOT / package).rglob("*.py")):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        yield name.removesuffix(".__init__"), path
+
+
+def imports(path: Path, *, typing_too: bool = False) -> set[str]:
+    """Every module that a file imports, at any depth; those for type checkers only on request."""
+    tree = ast.parse(path.read_text())
+    skipped: set[ast.AST] = set()
+    if not typing_too:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+                skipped.update(inner for statement in node.body for inner in ast.walk(statement))
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if node in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return found
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_nothing_imports_upward(package: str) -> None:
+    for name, path in modules(package):
+        ours = {found.split(".")[0] for found in imports(path, typing_too=True)} & set(PACKAGES)
+        assert ours <= MAY_IMPORT[package] | {package}, f"{name} imports {sorted(ours)}"
+
+
+def test_there_are_no_import_circles() -> None:
+    known = dict(item for package in PACKAGES for item in modules(package))
+    graph = {name: {found for found in imports(path) if found in known} - {name} for name, path in known.items()}
+    done: set[str] = set()
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        assert name not in trail, " -> ".join((*trail, name))
+        if name not in done:
+            for inner in sorted(graph[name]):
+                visit(inner, (*trail, name))
+            done.add(name)
+
+    for name in sorted(graph):
+        visit(name, ())
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_the_pure_core_imports_nothing_that_has_effects(name: str) -> None:
+    path = ROOT / (name.replace(".", "/") + ".py")
+    found = {module.split(".")[0] for module in imports(path, typing_too=True)}
+    assert found.isdisjoint(EFFECTS), f"{name} imports {sorted(found & set(EFFECTS))}"
+
+
+RUN_BLOCKED = """
+import sys
+from tests.harness.logs import LogWriter, with_pending   # everything loaded before the doors are shut
+from harness.context import build
+from harness.decide import Now, decide
+from harness.tools.bash import Bash
+from harness.tools.registry import Registry
+from harness.trace_rules import check
+import builtins, importlib
+
+def refuse(event, args):
+    watched = ("open", "socket.", "subprocess.", "os.", "sqlite3.", "time.sleep", "shutil.")
+    if event.startswith(watched):
+        raise AssertionError(f"the pure core caused {event} {args!r}")
+
+import time, random
+for module, names in ((time, ("time", "monotonic", "perf_counter", "time_ns")), (random, ("random", "randrange"))):
+    for name in names:
+        setattr(module, name, lambda *a, **k: (_ for _ in ()).throw(AssertionError("the pure core asked a clock or dice")))
+sys.addaudithook(refuse)
+log = with_pending("a", "b").end("a").start("results").finish("waiting").end("b").start("results").finish("done")
+log.run_finished()
+build(log.state)
+decide(log.state, Now())
+assert check(log.events) == [], check(log.events)
+assert Registry([Bash()]).translate("bash", '{"command": "ls"}', "/w").specs
+assert Registry([Bash()]).translate("bash", '{"command": 5}', "/w").error
+print("ok")
+"""
+
+
+def test_the_pure_core_runs_with_every_door_shut() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_BLOCKED], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr
