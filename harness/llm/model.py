@@ -203,7 +203,7 @@ Emit = Callable[[Delta], None]
 
 
 class Model(Protocol):
-    """Anything that answers requests. It keeps no state that a later request needs; it may be cancelled at any point."""
+    """Anything that answers requests. It keeps no state that a later request needs, and may be cancelled anywhere."""
 
     async def respond(self, request: ModelRequest, *, emit: Emit) -> ModelResponse:
         """Answer one request, calling `emit` with pieces as they come. Raises ModelError when it cannot."""
