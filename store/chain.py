@@ -102,6 +102,21 @@ def one_checked(session_id: str, previous: bytes, seq: int, row: Sequence[Any]) 
     raise Altered(seq, "it was altered or moved (its hash does not match)")
 
 
+def copied(records: Sequence[Record], previous: bytes) -> list[Prepared]:
+    """Records from another store, ready to be committed here. Raises Altered at the first whose hash does not match."""
+    prepared = []
+    for record in records:
+        new = NewRecord(record.kind, record.version, record.recorded_at, record.data)
+        try:
+            prepared += prepare([new])
+        except CallerError:
+            raise Altered(record.seq, "it cannot be read") from None
+        previous = link(previous, record.seq, prepared[-1].frame)
+        if previous != record.hash:
+            raise Altered(record.seq, "it was altered or moved (its hash does not match)")
+    return prepared
+
+
 def input_hash(session_id: str, position: int, input_id: str, received_at: str, data: bytes) -> bytes:
     """The hash of one inbox entry. Entries are not chained: any process may add one without knowing the last."""
     return link(seed(session_id), position, frame(input_id.encode(), 0, received_at.encode(), data))

@@ -18,12 +18,14 @@ from store.records import (
     LEASE_TTL_S,
     CallerError,
     CorruptBlob,
+    CorruptLog,
     Damage,
     Lease,
     NewRecord,
     Record,
     SequenceConflict,
     SessionBusy,
+    SessionCopy,
     SessionExists,
     SessionInfo,
     StaleWriter,
@@ -239,6 +241,30 @@ class MemoryStore:
             raise CorruptBlob(digest, missing=True)
         return self._blobs[digest]
 
+    async def restore(
+        self, copies: Sequence[SessionCopy], inputs: Sequence[StoredInput], blobs: Sequence[bytes]
+    ) -> SessionInfo:
+        """Add the last of `copies`, a lineage from its root on. Raises SessionExists, CallerError, CorruptLog."""
+        await trio.lowlevel.checkpoint()
+        made: list[_Session] = []
+        for copy in copies:
+            wanted, here = copy.info, self._sessions.get(copy.info.id)
+            if here is None:
+                tip = made[-1].info.last_hash if made else self._tip(wanted)
+                made.append(_restored(copy, tip))
+            elif copy is copies[-1]:
+                raise SessionExists(wanted.id)
+            elif self._hash_at(wanted.id, wanted.length) != wanted.last_hash:
+                raise CallerError(f"session {wanted.id!r} is here with another history. Import into another store.")
+        self.commit("restore")
+        for found in made:
+            self._sessions[found.info.id] = found
+            self._activity += 1
+            found.activity = self._activity
+        made[-1].inputs = {entry.input_id: entry for entry in inputs}
+        self._blobs.update((chain.blob_digest(data), data) for data in blobs)
+        return made[-1].info
+
     async def verify(self, session_id: str | None = None) -> list[Damage]:
         """Nothing: memory is taken to be healthy. Raises UnknownSession."""
         await trio.lowlevel.checkpoint()
@@ -303,6 +329,19 @@ class MemoryStore:
         found.activity = self._activity
         self._watch.notify([("log", found.info.id, last.seq)])
 
+    def _tip(self, info: SessionInfo) -> bytes:
+        """The hash before a session's own first record."""
+        if info.parent_id is None:
+            return chain.seed(info.id)
+        tip = self._hash_at(info.parent_id, info.parent_seq or 0)
+        if tip is None:
+            raise UnknownSequence(info.parent_id, info.parent_seq or 0, self._find(info.parent_id).info.length)
+        return tip
+
+    def _hash_at(self, session_id: str, seq: int) -> bytes | None:
+        found = self._records(session_id, max(seq - 1, 0), seq) if seq <= self._find(session_id).info.length else []
+        return found[0].hash if found else None
+
     def _segments(self, session_id: str) -> list[tuple[str, int, int]]:
         """(owner, first, last) from the root's part to the session's own."""
         info = self._find(session_id).info
@@ -322,3 +361,11 @@ class MemoryStore:
             if start < stop:
                 records += self._sessions[owner].records[start - first + 1 : stop - first + 1]
         return records
+
+
+def _restored(copy: SessionCopy, tip: bytes) -> _Session:
+    try:
+        chain.copied(copy.records, tip)
+    except chain.Altered as altered:
+        raise CorruptLog(copy.info.id, altered.seq, altered.problem) from None
+    return _Session(copy.info, list(copy.records))

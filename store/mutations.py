@@ -19,6 +19,7 @@ from store.records import (
     CorruptLog,
     Record,
     SequenceConflict,
+    SessionCopy,
     SessionExists,
     SessionInfo,
     StoredInput,
@@ -144,6 +145,45 @@ def _insert_events(
         except sqlite3.IntegrityError:
             raise CorruptLog(session_id, record.seq, "it is there already, beyond the end that its row says") from None
     return position
+
+
+def restore(
+    connection: sqlite3.Connection,
+    copies: Sequence[SessionCopy],
+    inputs: Sequence[StoredInput],
+    blobs: Sequence[tuple[str, bytes]],
+) -> SessionInfo:
+    """Add a lineage as `Store.restore` says. Raises SessionExists, CallerError, CorruptLog."""
+    info = copies[-1].info
+    for copy in copies:
+        if copy is not copies[-1] and _is_here(connection, copy.info):
+            continue
+        info = copy.info
+        tip = chain.seed(info.id)
+        if info.parent_id is not None:
+            tip = _fork_point(connection, info.parent_id, info.parent_seq or 0)
+        try:
+            prepared = chain.copied(copy.records, tip)
+        except chain.Altered as altered:
+            raise CorruptLog(info.id, altered.seq, altered.problem) from None
+        row = (info.id, info.created_at, info.title, prepared, info.parent_id, info.parent_seq, info.format_version)
+        info = create(connection, NewSession(*row))
+    for entry in inputs:
+        add_input(connection, entry)
+    put_blobs(connection, blobs)
+    return info
+
+
+def _is_here(connection: sqlite3.Connection, wanted: SessionInfo) -> bool:
+    """Whether an ancestor is in this store, with the same history up to its last event that is needed."""
+    if not connection.execute("SELECT 1 FROM sessions WHERE id = ?", (wanted.id,)).fetchone():
+        return False
+    tree = queries.run(connection, queries.lineage(wanted.id))
+    if tree.info.length < wanted.length or (
+        queries.run(connection, queries.hash_at(tree, wanted.length)) != wanted.last_hash
+    ):
+        raise CallerError(f"session {wanted.id!r} is here with another history. Import into another store.")
+    return True
 
 
 def submit(connection: sqlite3.Connection, session_id: str, input_id: str, data: bytes, received_at: str) -> int:

@@ -64,6 +64,13 @@ class StoredInput(msgspec.Struct, frozen=True):
     data: bytes
 
 
+class SessionCopy(msgspec.Struct, frozen=True):
+    """A session on its way from one store to another: its row, and the records that it owns itself, hashes included."""
+
+    info: SessionInfo
+    records: tuple[Record, ...]
+
+
 class Damage(msgspec.Struct, frozen=True):
     """One thing that `verify` found wrong. `seq` is None when it concerns the session as a whole."""
 
@@ -269,6 +276,16 @@ class Store(Protocol):
 
     async def blob(self, digest: str) -> bytes:
         """The bytes of a blob. Raises CorruptLog when missing or altered."""
+        ...
+
+    async def restore(
+        self, copies: Sequence[SessionCopy], inputs: Sequence[StoredInput], blobs: Sequence[bytes]
+    ) -> SessionInfo:
+        """Add the last of `copies`, a lineage from its root on, with its inbox and blobs, in one transaction.
+
+        An ancestor that is here already is used as it is, if its history is the same up to the fork. Raises
+        SessionExists, CallerError (an ancestor with another history), CorruptLog (hashes that do not match).
+        """
         ...
 
     async def verify(self, session_id: str | None = None) -> list[Damage]:

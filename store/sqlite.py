@@ -24,6 +24,7 @@ from store.records import (
     Lease,
     NewRecord,
     Record,
+    SessionCopy,
     SessionInfo,
     StaleWriter,
     StoredInput,
@@ -194,6 +195,16 @@ class SqliteStore:
     async def blob(self, digest: str) -> bytes:
         """The bytes of a blob. Raises CorruptBlob when missing or altered."""
         return await self._read(lambda: queries.blob(digest))
+
+    async def restore(
+        self, copies: Sequence[SessionCopy], inputs: Sequence[StoredInput], blobs: Sequence[bytes]
+    ) -> SessionInfo:
+        """Add the last of `copies`, a lineage from its root on, with its inbox and blobs, in one transaction.
+
+        Raises SessionExists, CallerError (an ancestor is here with another history), CorruptLog.
+        """
+        named = [(chain.blob_digest(data), data) for data in blobs]
+        return await self._writer.run(lambda connection: mutations.restore(connection, copies, inputs, named), _grown)
 
     async def verify(self, session_id: str | None = None) -> list[Damage]:
         """Every damaged place of one session (ancestors included), or of the whole store. Empty means healthy."""

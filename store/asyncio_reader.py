@@ -1,0 +1,149 @@
+"""Read and follow a store from an asyncio program, beside whatever writes it.
+
+Belongs here: driving the plans of `store.queries` over aiosqlite. The same records, checks and errors as `SqliteStore`.
+Must not know: writing, leases, trio. Only this module imports aiosqlite, and `import store` does not import it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import aiosqlite
+
+from store import queries, schema
+from store.records import CorruptLog, Record, SessionInfo, StoredInput
+from store.watch import FOLLOW_RECORDS
+
+T = TypeVar("T")
+
+POLL_S = 0.05
+"""Seconds between two looks for new records while a follower waits."""
+
+
+@asynccontextmanager
+async def open_reader(path: str | Path) -> AsyncIterator[Reader]:
+    """Open the store in the file `path` for reading. Never makes, changes or locks it.
+
+    Raises StoreUnavailable, UnsupportedVersion.
+    """
+    where = Path(path)
+    try:
+        await asyncio.to_thread(schema.inspect, where, create=False)
+        # aiosqlite makes the connection in the thread that will use it.
+        connection = await aiosqlite.Connection(lambda: _checked(where), iter_chunk_size=queries.PAGE_ROWS)
+    except (OSError, sqlite3.Error) as error:
+        raise schema.unavailable(str(where), error) from error
+    try:
+        yield Reader(connection, where)
+    finally:
+        await connection.close()
+
+
+class Reader:
+    """An open store, for reading. Calls of one reader run one after the other."""
+
+    def __init__(self, connection: aiosqlite.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+        self._one_at_a_time = asyncio.Lock()
+
+    async def sessions(self) -> list[SessionInfo]:
+        """Every session, last active first."""
+        return await self._run(queries.sessions())
+
+    async def session(self, session_id: str) -> SessionInfo:
+        """One session's row. Raises UnknownSession, UnsupportedVersion, CorruptLog."""
+        return await self._run(queries.session(session_id))
+
+    async def read(
+        self, session_id: str, *, after: int = 0, upto: int | None = None, limit: int | None = None
+    ) -> list[Record]:
+        """Records after `after` up to and including `upto`, checked. Raises as `SqliteStore.read`."""
+        return await self._run(queries.read(session_id, max(after, 0), upto, limit), session_id)
+
+    async def inputs(self, session_id: str, *, after: int = 0) -> list[StoredInput]:
+        """Inbox entries with a position above `after`."""
+        return await self._run(queries.inputs(session_id, after), session_id)
+
+    def follow(self, session_id: str, *, after: int = 0) -> Follower:
+        """Committed records for ever, each once, in order. May be left at any point."""
+        return Follower(self, session_id, max(after, 0))
+
+    async def data_version(self) -> int:
+        """A number that changes when another connection has committed."""
+        return await self._run(_data_version())
+
+    async def _run(self, plan: queries.Plan[T], session_id: str = "") -> T:
+        """Drive a plan over one snapshot."""
+        async with self._one_at_a_time:
+            try:
+                await self._connection.execute("BEGIN")
+                try:
+                    query = next(plan)
+                    while True:
+                        rows = await self._connection.execute_fetchall(*query)
+                        query = plan.send([tuple(row) for row in rows])
+                except StopIteration as stop:
+                    result: T = stop.value
+                    return result
+                finally:
+                    await self._connection.rollback()
+            except sqlite3.OperationalError as error:
+                raise schema.unavailable(str(self._path), error) from error
+            except sqlite3.DatabaseError as error:
+                if not session_id:
+                    raise schema.unavailable(str(self._path), error) from error
+                raise CorruptLog(session_id, None, f"the database file is damaged ({error})") from error
+
+
+class Follower:
+    """The records of one session as they are committed. Holds nothing between two of them."""
+
+    def __init__(self, reader: Reader, session_id: str, after: int) -> None:
+        self._reader, self._session_id, self._after = reader, session_id, after
+        self._ready: deque[Record] = deque()
+        self._closed = False
+
+    def __aiter__(self) -> Follower:
+        """Itself: a follower is one pass."""
+        return self
+
+    async def __anext__(self) -> Record:
+        """The next record, waiting for it. Raises what `Reader.read` raises."""
+        if self._closed:
+            raise StopAsyncIteration
+        while not self._ready:
+            # Asked before the read: a commit that lands in between shows as a change afterwards.
+            seen = await self._reader.data_version()
+            self._ready += await self._reader.read(self._session_id, after=self._after, limit=FOLLOW_RECORDS)
+            while not self._ready and await self._reader.data_version() == seen:  # noqa: ASYNC110  # no event reaches us
+                await asyncio.sleep(POLL_S)
+        record = self._ready.popleft()
+        self._after = record.seq
+        return record
+
+    async def aclose(self) -> None:
+        """End the iteration. Not necessary."""
+        self._closed = True
+        self._ready.clear()
+
+
+def _checked(path: Path) -> sqlite3.Connection:
+    connection = schema.open_reader(path)
+    try:
+        schema.check_version(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _data_version() -> queries.Plan[int]:
+    rows = yield "PRAGMA data_version", ()
+    return int(rows[0][0])
