@@ -115,6 +115,7 @@ class Session:
         message = ev.Message(content) if isinstance(content, str) else content
         if limits is not None:
             message = ev.Message(message.text, message.images, limits)
+        self._check_open()
         async with self._starting:
             if idempotency_key is not None and (known := self._run_of_input(idempotency_key)) is not None:
                 return known
