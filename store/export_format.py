@@ -175,10 +175,11 @@ def _contents(header: Header, events: list[Event], inputs: list[Input], blobs: l
             raise CorruptLog(session_id, seq, "it is missing from the export, or out of place")
         owned[event.session_id].append(_record(session_id, event))
     copies: list[SessionCopy] = []
-    for place, member in enumerate(header.lineage):
-        child = header.lineage[place + 1] if member.id != session_id else None
-        length = len(events) if child is None or child.parent_seq is None else min(child.parent_seq, len(events))
-        copies.append(_copy(member, length, owned[member.id], events))
+    length = len(events)
+    for member in reversed(header.lineage):
+        copies.insert(0, _copy(member, length, owned[member.id], events))
+        # A branch may start before its parent's own fork: then that is where the grandparent is cut, too.
+        length = min(length, length if member.parent_seq is None else member.parent_seq)
     stored = [StoredInput(session_id, i.input_id, i.position, i.received_at, i.data.encode()) for i in inputs]
     return Contents(copies, stored, blobs)
 

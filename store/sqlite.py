@@ -212,6 +212,10 @@ class SqliteStore:
             return await self._read(verification.store)
         return await self._read(lambda: verification.session(session_id))
 
+    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` on the writing connection inside a commit of its own or of a batch. For tests and for repair."""
+        return await self._writer.run(work)
+
     async def _read(self, plan: Callable[[], queries.Plan[T]], session_id: str = "") -> T:
         """Drive a plan over one snapshot, in a thread, on a connection that cannot write."""
         await trio.lowlevel.checkpoint_if_cancelled()

@@ -6,6 +6,7 @@ Must not know: how a store keeps its promises. Durability and other processes ca
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 
@@ -26,6 +27,7 @@ from store.records import (
     UnknownSequence,
     UnknownSession,
 )
+from store.sqlite import SqliteStore
 
 WHEN = "2026-01-02T03:04:05Z"
 PATIENCE_S = 5.0
@@ -344,6 +346,17 @@ async def _many_sessions_write_at_once(store: Store) -> None:
     for number in range(20):
         expect(await numbers(store, f"s{number}") == data_of(events(5)), "sessions do not mix")
     expect(await store.verify() == [], "everything verifies")
+
+
+async def limit_disk(store: SqliteStore, free_pages: int | None) -> None:
+    """Make SQLite report a full disk once the store's file has grown by `free_pages` pages; None lifts the limit."""
+
+    def limit(connection: sqlite3.Connection) -> None:
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        most = 2**31 if free_pages is None else pages + free_pages
+        connection.execute(f"PRAGMA max_page_count = {most}")
+
+    await store.write(limit)
 
 
 CHECKS: tuple[Check, ...] = (

@@ -23,7 +23,7 @@ def session(session_id: str) -> Plan[list[Damage]]:
     tips = {chain.seed(tree.root)}
     for part in tree.segments:
         tips = yield from _segment(tree, part, tips, found)
-    if tree.info.last_hash not in tips:
+    if tips and tree.info.last_hash not in tips:
         found.append(Damage(session_id, tree.info.length or None, "the log does not end as its session's row says"))
     beyond = yield (
         "SELECT seq FROM events WHERE session_id = ? AND NOT seq BETWEEN ? AND ? LIMIT 10",

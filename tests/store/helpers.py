@@ -54,5 +54,5 @@ def tell(process, text):
 async def eventually(condition, timeout_s=10):
     """Return once `condition()`, asked again and again, is true."""
     with trio.fail_after(timeout_s):
-        while not await condition():
+        while not await condition():  # noqa: ASYNC110  # another process cannot set an event
             await trio.sleep(0.002)

@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from store import SessionBusy, SqliteStore, StaleWriter
+from store import SessionBusy, SqliteStore, StaleWriter, StoreUnavailable
 from store.testing import event, events
 from tests.store.helpers import child, eventually, line, tell
 
@@ -156,17 +156,23 @@ async def test_followers_and_inbox_waiters_see_another_processs_commits_soon(tmp
                 assert (await store.inputs("s"))[-1].input_id == f"input {number}"
 
 
-async def test_the_writer_sleeps_without_looking_while_nobody_waits(tmp_path):
+async def test_no_thread_is_left_after_closing_even_with_a_follower_in_the_air(tmp_path):
     async with SqliteStore.open(tmp_path / "s.db") as store:
         await store.create("s", events(1), created_at="", title="")
-        writer = next(thread for thread in threading.enumerate() if thread.name == "turnlog writer")
-        assert not store.watching
-        with trio.move_on_after(0.05):
-            assert not store.watching
-            await store.wait_for_change("s", after=1)
-        assert not store.watching
-        assert writer.is_alive()
-    assert not writer.is_alive()
+
+        async def wait_in_vain():
+            with pytest.raises(StoreUnavailable, match="closed"):
+                await store.wait_for_change("s", after=1)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait_in_vain)
+            await trio.testing.wait_all_tasks_blocked()
+            await store.aclose()
+        with pytest.raises(StoreUnavailable, match="closed"):
+            await store.read("s")
+        with pytest.raises(StoreUnavailable, match="closed"):
+            await store.create("t", [], created_at="", title="")
+    assert not [thread for thread in threading.enumerate() if thread.name == "turnlog writer"]
 
 
 async def test_three_processes_write_one_file_without_a_lock_error(tmp_path):
