@@ -16,6 +16,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 import trio
@@ -94,8 +95,18 @@ class Writer:
                 self.watch.close(f"{self._location}: this store was closed.")
                 self._queue.put(None)
             await self._ended.wait()
+            self._thread.join()  # it has said its last word, so this is immediate
 
     def _run(self) -> None:
+        try:
+            self._serve()
+        finally:
+            # Also after an error of our own: a waiter must hear of it, not wait for ever.
+            self._closing = True
+            self._connection.close()
+            self._tell(self._fail_rest)
+
+    def _serve(self) -> None:
         next_poll = 0.0
         while True:
             batch, told = self._take()
@@ -103,12 +114,19 @@ class Writer:
                 self._commit(batch)
                 self._tell(self._deliver, batch)
             elif told and self._closing:
-                break
+                return
             if self.watch.active and time.monotonic() >= next_poll:
                 next_poll = time.monotonic() + POLL_S
                 self._look_for_foreign_commits()
-        self._connection.close()
-        self._tell(self._ended.set)
+
+    def _fail_rest(self) -> None:
+        """In trio's thread, after the last batch: nobody is left waiting."""
+        while not self._queue.empty():
+            request = self._queue.get_nowait()
+            if request is not None and request.claim():
+                request.error = StoreUnavailable(f"{self._location}: this store is closed. Open it again.")
+                trio.lowlevel.reschedule(request.task)
+        self._ended.set()
 
     def _take(self) -> tuple[list[_Request[Any]], bool]:
         """What waits now, up to a batch, and whether a bare wake-up ended it. Blocks when nothing does."""
@@ -138,8 +156,9 @@ class Writer:
             # With nothing to keep, a rollback saves the disk's turn.
             connection.execute("ROLLBACK" if all(request.error for request in batch) else "COMMIT")
         except sqlite3.Error as error:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            with suppress(sqlite3.Error):  # refused by the same broken disk: the next BEGIN will say so
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
             for request in batch:
                 # Each gets its own exception: one shared by many tasks would collect all their tracebacks.
                 request.error = request.error or unavailable(self._location, error)
