@@ -62,11 +62,9 @@ CASES = [
     ),
     Case(
         "rule-1: after the interruption the input is the reason",
-        lambda: LogWriter()
-        .says("go")
-        .start()
-        .says("stop, do that")
-        .add(ev.TurnInterrupted("t1", ev.Cause.INPUT, "I was")),
+        lambda: (
+            LogWriter().says("go").start().says("stop, do that").add(ev.TurnInterrupted("t1", ev.Cause.INPUT, "I was"))
+        ),
         CallModel(ev.Reason.INPUT),
     ),
     Case(
@@ -212,9 +210,11 @@ CASES = [
     ),
     Case(
         "rule-9: a cancel waits for each to end",
-        lambda: with_pending("a")
-        .control(ev.Cancel())
-        .add(ev.OperationUpdated("op-a", Status.RUNNING), ev.OperationUpdated("op-a", Status.CANCELLING)),
+        lambda: (
+            with_pending("a")
+            .control(ev.Cancel())
+            .add(ev.OperationUpdated("op-a", Status.RUNNING), ev.OperationUpdated("op-a", Status.CANCELLING))
+        ),
         Wait(),
     ),
     Case(
@@ -224,10 +224,7 @@ CASES = [
     ),
     Case(
         "rule-9: a cancel while idle stops what an interrupted run left",
-        lambda: with_pending("a")
-        .control(ev.Interrupt())
-        .run_finished(ev.Outcome.INTERRUPTED)
-        .control(ev.Cancel()),
+        lambda: with_pending("a").control(ev.Interrupt()).run_finished(ev.Outcome.INTERRUPTED).control(ev.Cancel()),
         CancelOperations(("op-a",), "cancelled by the user"),
     ),
     Case(
@@ -274,12 +271,14 @@ CASES = [
     ),
     Case(
         "rule-10: after the final answer",
-        lambda: limited(ev.Limits(turns=1))
-        .start()
-        .finish(calls=["a"])
-        .reject("a")
-        .start(ev.Reason.FINAL_ANSWER, limit="1 turns")
-        .finish("so far"),
+        lambda: (
+            limited(ev.Limits(turns=1))
+            .start()
+            .finish(calls=["a"])
+            .reject("a")
+            .start(ev.Reason.FINAL_ANSWER, limit="1 turns")
+            .finish("so far")
+        ),
         FinishRun(ev.Outcome.LIMIT_REACHED, "the limit of 1 turns is reached"),
     ),
     Case(

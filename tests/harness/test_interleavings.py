@@ -138,7 +138,10 @@ async def finish(world: World, place: Reopened, clock: trio.testing.MockClock) -
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=st.lists(STEPS, max_size=25), limits=LIMITS)
-@example(steps=[("say", "a"), ("answer", [call(), call()], "x"), ("end", 0, Status.COMPLETED, 0), ("crash",)], limits=harness.Limits())
+@example(
+    steps=[("say", "a"), ("answer", [call(), call()], "x"), ("end", 0, Status.COMPLETED, 0), ("crash",)],
+    limits=harness.Limits(),
+)
 @example(steps=[("say", "a"), ("answer", [call()], ""), ("fork",), ("say", "b")], limits=harness.Limits())
 @example(steps=[("say", "a"), ("answer", [call()], ""), ("cancel",), ("crash",)], limits=harness.Limits())
 def test_every_interleaving_keeps_the_trace_rules(steps: list[Step], limits: harness.Limits) -> None:

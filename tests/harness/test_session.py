@@ -580,7 +580,10 @@ async def test_functions_are_tools() -> None:
     [
         ({"resume": "maybe"}, "resume has to be auto, must or never, not 'maybe'."),
         ({"resume": "must"}, "resume='must' needs the session_id to resume."),
-        ({"workspace": "/no/such/folder"}, "the workspace '/no/such/folder' is not a folder. Make it, or name another."),
+        (
+            {"workspace": "/no/such/folder"},
+            "the workspace '/no/such/folder' is not a folder. Make it, or name another.",
+        ),
         ({"limits": harness.Limits(turns=0)}, "the limit turns has to be above zero, not 0."),
         ({"limits": harness.Limits(seconds=float("nan"))}, "the limit seconds has to be above zero, not nan."),
         ({"policy": harness.Policy(coalesce_s=-1)}, "coalesce_s has to be a number of seconds, zero or more, not -1."),

@@ -25,7 +25,9 @@ def texts(log: LogWriter) -> list[str]:
                 said = " ".join(part.text for part in item.parts if isinstance(part, Text))
                 lines.append(f"result {item.call_id}: {said}")
             case AssistantItem():
-                said = " ".join(getattr(part, "text", "") or f"[{getattr(part, 'call_id', '')}]" for part in item.output)
+                said = " ".join(
+                    getattr(part, "text", "") or f"[{getattr(part, 'call_id', '')}]" for part in item.output
+                )
                 lines.append(f"model: {said}")
     return lines
 

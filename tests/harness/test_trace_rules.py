@@ -82,9 +82,7 @@ def test_a_right_log_breaks_no_rule() -> None:
 
 
 @pytest.mark.parametrize(("rule", "what", "spoil"), BROKEN, ids=[f"rule-{rule}: {what}" for rule, what, _ in BROKEN])
-def test_a_broken_rule_is_found(
-    rule: int, what: str, spoil: Callable[[list[ev.Event]], list[ev.Event]]
-) -> None:
+def test_a_broken_rule_is_found(rule: int, what: str, spoil: Callable[[list[ev.Event]], list[ev.Event]]) -> None:
     events = [logged.event for logged in whole().events]
     assert rule in broken_rules(spoil(events))
 

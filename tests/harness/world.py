@@ -15,7 +15,17 @@ import trio.testing
 
 import harness
 from harness import events as ev
-from harness.llm.model import Emit, ModelRequest, ModelResponse, OutputItem, StopReason, Text, TextDelta, ToolCall, Usage
+from harness.llm.model import (
+    Emit,
+    ModelRequest,
+    ModelResponse,
+    OutputItem,
+    StopReason,
+    Text,
+    TextDelta,
+    ToolCall,
+    Usage,
+)
 from operations import Context, Ended, Operation, OperationManager, Status
 from store import MemoryStore
 
@@ -142,9 +152,7 @@ class World:
         options.setdefault("model", self.model)
         if session_id is None:
             options.setdefault("tools", [harness.bash()])
-        async with harness.open_session(
-            self.store, session_id=session_id, manager=self.manager, **options
-        ) as session:
+        async with harness.open_session(self.store, session_id=session_id, manager=self.manager, **options) as session:
             await trio.testing.wait_all_tasks_blocked()
             yield session
 

@@ -1,0 +1,116 @@
+"""The docs are complete, and what they show runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+
+import harness
+from harness import events as ev
+from harness.errors import HarnessError
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^(?P<fence>`{3,}|~{3,})(?P<language>\w*)[^\n]*\n(?P<code>.*?)^(?P=fence)$", re.M | re.S)
+
+
+class Block(NamedTuple):
+    page: Path
+    line: int
+    language: str
+    code: str
+
+    @property
+    def id(self) -> str:
+        return f"{self.page.name}:{self.line}"
+
+
+def blocks(*languages: str) -> Iterator[Block]:
+    for page in PAGES:
+        text = page.read_text()
+        for match in FENCE.finditer(text):
+            if match["language"] in languages:
+                line = text[: match.start()].count("\n") + 1
+                yield Block(page, line, match["language"], match["code"])
+
+
+def named(found: list[Block]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("block", found, ids=[block.id for block in found])
+
+
+def environment(home: Path) -> dict[str, str]:
+    """A new user's: no store, no key, the command on the path."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TURNLOG_", "XDG_"))}
+    kept.pop("OPENAI_API_KEY", None)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"
+    return {**kept, "HOME": str(home), "XDG_STATE_HOME": str(home / "state"), "PATH": path}
+
+
+def run(command: list[str], folder: Path) -> None:
+    done = subprocess.run(
+        command, cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@named(list(blocks("python")))
+def test_python_blocks_run(block: Block, tmp_path: Path) -> None:
+    script = tmp_path / "block.py"
+    script.write_text(block.code)
+    run([sys.executable, "-W", "error", str(script)], tmp_path)
+
+
+@named(list(blocks("sh")))
+def test_shell_blocks_run(block: Block, tmp_path: Path) -> None:
+    run(["bash", "-euo", "pipefail", "-c", block.code], tmp_path)
+
+
+def test_every_event_kind_has_an_example_that_reads() -> None:
+    shown: set[str] = set()
+    for block in blocks("json"):
+        if block.page.name == "log-format.md":
+            kind = msgspec.json.decode(block.code)["kind"]
+            event = msgspec.json.decode(block.code, type=ev.BY_KIND[kind])
+            assert msgspec.to_builtins(event) == msgspec.json.decode(block.code)
+            shown.add(kind)
+    assert shown == set(ev.BY_KIND)
+
+
+def test_every_error_that_a_program_may_catch_is_in_the_docs() -> None:
+    text = "\n".join(page.read_text() for page in PAGES)
+    errors = {
+        name
+        for name in harness.__all__
+        if isinstance(value := getattr(harness, name), type) and issubclass(value, Exception)
+    }
+    bases = {"HarnessError", "StoreError", "CallerError"}
+    assert {name for name in errors - bases if f"`{name}`" not in text and f".{name}" not in text} == set()
+    assert issubclass(harness.BadInput, HarnessError)
+
+
+def test_every_policy_value_and_limit_is_in_the_docs() -> None:
+    text = "\n".join(page.read_text() for page in PAGES)
+    for name in (*ev.Policy.__struct_fields__, *ev.Limits.__struct_fields__):
+        assert re.search(rf"\b{name}\b", text), name
+
+
+def test_every_module_that_the_architecture_names_is_there() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    for name in re.findall(r"`((?:harness|operations|store)/[\w/]*\.?\w*)`", text):
+        assert (ROOT / name).exists(), name
+    core = {f"harness/{path.name}" for path in (ROOT / "harness").glob("*.py")}
+    assert {"harness/decide.py", "harness/state.py"} <= core
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#]+\.md)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} -> {target}"
