@@ -27,8 +27,8 @@ class NamedModel(Model, Protocol):
 def make_model(name: str, *, base_url: str | None = None) -> NamedModel:
     """The model called `name`: `runbook`, `scripted:FILE`, or `provider:model`.
 
-    base_url: where a compatible server is; instead of the provider's own.
-    Raises UnknownModel, MissingKey or BadScript (all ValueError) with one clear line. Nothing is sent.
+    base_url: where a compatible server is, instead of the provider's own; then its key may be left unset.
+    Raises UnknownModel, MissingKey or another BadModel (all ValueError) with one clear line. Nothing is sent.
     """
     # Imports are inside so that a command that needs no network does not pay for an HTTP client.
     if name == "runbook":
@@ -40,4 +40,6 @@ def make_model(name: str, *, base_url: str | None = None) -> NamedModel:
         from harness.llm.scripted import Scripted
 
         return Scripted.from_file(rest)
-    raise UnknownModel(f"there is no model {name!r}. Use runbook, scripted:FILE, or provider:model.")
+    from harness.llm.making import from_provider
+
+    return from_provider(name, base_url=base_url)

@@ -160,7 +160,8 @@ class StopReason(enum.StrEnum):
 class ModelResponse(msgspec.Struct, frozen=True, omit_defaults=True):
     """A response that came to its proper end.
 
-    attempts: how many requests it took, failed ones included.
+    attempts: how many requests it took, failed ones included. lost_usage: what the failed ones cost, where known; not
+    part of `usage`, which says how large this request and this response were.
     """
 
     output: tuple[OutputItem, ...]
@@ -169,6 +170,7 @@ class ModelResponse(msgspec.Struct, frozen=True, omit_defaults=True):
     response_id: str = ""
     provider: str = ""
     attempts: int = 1
+    lost_usage: Usage = Usage()
 
 
 # --- live pieces
@@ -246,7 +248,8 @@ class ModelError(Exception):
         status: int | None = None,
         retry_after_s: float | None = None,
         attempts: int = 1,
+        usage: Usage = Usage(),  # noqa: B008  # frozen
     ) -> None:
         self.kind, self.message, self.status = kind, message, status
-        self.retry_after_s, self.attempts = retry_after_s, attempts
+        self.retry_after_s, self.attempts, self.usage = retry_after_s, attempts, usage
         super().__init__(message)
