@@ -1,7 +1,7 @@
 """What the store costs beside raw sqlite3, as ratios measured side by side in one run.
 
-`python -m bench.store [--quick] [--json FILE]`. Raw means: the same rows, the same settings (WAL, synchronous=FULL), one
-commit an append. Rounds of both alternate, so that a busy machine slows both alike.
+`python -m bench.store [--quick] [--json FILE]`. Raw means: the same rows, the same settings (WAL, synchronous=FULL),
+one commit an append. Rounds of both alternate, so that a busy machine slows both alike.
 """
 
 from __future__ import annotations
@@ -129,7 +129,8 @@ async def forks(folder: Path, count: int, long: int) -> Figure:
                 started = time.perf_counter()
                 await store.fork(name, f"{name}-{number}", [record(0)], at=length, created_at=WHEN, title="")
                 seconds[name] += time.perf_counter() - started
-    detail = f"{seconds['long'] / count * 1000:.2f} ms at {long:,} events against {seconds['short'] / count * 1000:.2f} at 10"
+    short_ms, long_ms = (seconds[name] / count * 1000 for name in lengths)
+    detail = f"{long_ms:.2f} ms at {long:,} events against {short_ms:.2f} ms at 10"
     return Figure(ROWS[2], seconds["long"] / seconds["short"], 1.5, "low", detail)
 
 
