@@ -11,6 +11,7 @@ from harness.llm.model import StopReason, Text, ToolCall, Usage
 from harness.state import SessionState, apply
 from operations import Operation, OperationSpec, Status
 
+NO_USAGE = Usage()
 RECORDED_AT = "2026-01-01T00:00:00.000Z"
 
 
@@ -59,7 +60,7 @@ class LogWriter:
         )
 
     def finish(
-        self, text: str = "", calls: Sequence[str] = (), *, stop: StopReason | None = None, usage: Usage = Usage()
+        self, text: str = "", calls: Sequence[str] = (), *, stop: StopReason | None = None, usage: Usage = NO_USAGE
     ) -> LogWriter:
         """End the turn in flight with a text and calls of these ids to the tool `bash`."""
         turn = self.state.turn

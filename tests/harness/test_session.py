@@ -421,8 +421,9 @@ async def test_replay_check_names_the_turn_when_the_context_builder_is_another(
         log = await world.checked(session.id)
     monkeypatch.setattr("harness.transcript._running_text", lambda entry: "have patience")
     (divergence,) = harness.Replay(session.id, log).check()
-    assert (divergence.turn_id, divergence.item) == ("t2", 3)
-    assert divergence.what == "item 3 (ToolResultItem) is not what was sent"
+    assert divergence.turn_id == "t2"
+    assert divergence.item in (2, 3), "the call that ran on, whichever of the two that was"
+    assert divergence.what == f"item {divergence.item} (ToolResultItem) is not what was sent"
 
 
 async def test_the_errors_of_the_block_come_out_as_they_were() -> None:
@@ -511,6 +512,10 @@ async def test_events_follow_the_log_and_may_be_left_at_any_point() -> None:
         await run.result()
 
 
+def nothing_in(folder: Path) -> bool:
+    return not list(folder.iterdir())
+
+
 @harness.tool
 async def order_status(order_id: str, detail: bool = False) -> str:
     """Look up an order."""
@@ -597,7 +602,7 @@ async def test_bad_arguments_are_refused_in_one_line_and_make_no_file(
         async with harness.open_session(tmp_path / "s.db", **options):  # type: ignore[arg-type]  # wrong on purpose
             raise AssertionError("never reached")
     assert str(caught.value) == line
-    assert list(tmp_path.iterdir()) == []
+    assert nothing_in(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", " \n"])
@@ -619,7 +624,7 @@ async def test_a_resume_that_must_find_its_session_does_not_make_one(tmp_path: P
     with pytest.raises(harness.StoreUnavailable):
         async with harness.open_session(tmp_path / "none.db", session_id="nobody", resume="must"):
             raise AssertionError("never reached")
-    assert list(tmp_path.iterdir()) == []
+    assert nothing_in(tmp_path)
 
 
 async def test_what_is_changed_on_resume_is_recorded() -> None:

@@ -29,6 +29,8 @@ from harness.llm.model import (
 from operations import Context, Ended, Operation, OperationManager, Status
 from store import MemoryStore
 
+SOME_TOKENS = Usage(input=10, output=1)
+
 
 class TestModel:
     """Each request waits until the test answers it."""
@@ -70,7 +72,7 @@ class TestModel:
         calls: Sequence[ToolCall] = (),
         *,
         stop: StopReason | None = None,
-        usage: Usage = Usage(input=10, output=1),
+        usage: Usage = SOME_TOKENS,
     ) -> None:
         """The request that waits is answered."""
         output: tuple[OutputItem, ...] = (*([Text(text)] if text else []), *calls)
