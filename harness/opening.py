@@ -201,11 +201,12 @@ def _changed(wanted: T | None, current: T) -> T | None:
 
 def _merged(records: Sequence[ev.ToolRecord], given: Sequence[Tool]) -> list[Tool]:
     """The log's tools, those of the caller in their place, and the caller's new ones behind them."""
-    by_name = {tool.name: tool for tool in given}
+    by_name: dict[str, Tool] = {tool.name: tool for tool in given}
     if len(by_name) < len(given):
         raise ToolDefinitionError("two of the tools given have the same name. Rename one.")
-    merged = [by_name.pop(record.schema.name, None) or _remade(record) for record in records]
-    return [*merged, *by_name.values()]
+    names = [record.schema.name for record in records]
+    merged = [by_name.get(name) or _remade(record) for name, record in zip(names, records, strict=True)]
+    return [*merged, *(tool for tool in given if tool.name not in names)]
 
 
 def _remade(record: ev.ToolRecord) -> Tool:

@@ -17,7 +17,7 @@ import msgspec
 
 from harness import events as ev
 from harness import transcript as tr
-from harness.llm.model import Item, ModelSettings, StopReason, ToolCall, Usage
+from harness.llm.model import AssistantItem, Item, ModelSettings, StopReason, Text, ToolCall, Usage
 from harness.persistent import Ledger, Vector
 from operations import TERMINAL, IllegalTransition, Operation, Status, Update, moved
 
@@ -325,7 +325,7 @@ def _turn_finished(state: SessionState, event: ev.TurnFinished, seq: int) -> Ses
             usage=run.usage + event.usage,
             largest_step=max(run.largest_step, event.usage.total),
             last_text=tr.answer(event.output),
-            answered=bool(turn) and turn.reason is ev.Reason.FINAL_ANSWER,
+            answered=turn is not None and turn.reason is ev.Reason.FINAL_ANSWER,
             seconds=run.seconds + event.seconds,
         )
     return replace(
@@ -382,7 +382,7 @@ def _tool_call_pending(state: SessionState, event: ev.ToolCallPending, seq: int)
 
 @_step(ev.ToolCallRejected)
 def _tool_call_rejected(state: SessionState, event: ev.ToolCallRejected, seq: int) -> SessionState:
-    result = tr.Result(event.call_id, event.tool, (tr.Text(event.error),), ev.CallOutcome.FAILED)
+    result = tr.Result(event.call_id, event.tool, (Text(event.error),), ev.CallOutcome.FAILED)
     call = replace(state.calls[event.call_id], translated=True, rejected=True, finished=result)
     news = Undelivered(seq, ev.Reason.REJECTIONS, call.turn_id)
     run = state.run
@@ -433,7 +433,7 @@ def _context_compacted(state: SessionState, event: ev.ContextCompacted, seq: int
     if state.unanswered:  # the calls of the last response still need their answers right behind it
         first = min(first, state.outputs[-1][1])
     kept = items[first:]
-    shown = {id_ for item in kept if isinstance(item, tr.AssistantItem) for id_ in _call_ids(item)}
+    shown = {id_ for item in kept if isinstance(item, AssistantItem) for id_ in _call_ids(item)}
     running = tuple(
         tr.Running(call.call_id, call.tool) for call in state.pending if call.shown and call.call_id not in shown
     )
@@ -448,7 +448,7 @@ def _context_compacted(state: SessionState, event: ev.ContextCompacted, seq: int
     )
 
 
-def _call_ids(item: tr.AssistantItem) -> list[str]:
+def _call_ids(item: AssistantItem) -> list[str]:
     return [part.call_id for part in item.output if isinstance(part, ToolCall)]
 
 

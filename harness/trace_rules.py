@@ -45,7 +45,7 @@ Rule = Callable[[Sequence[ev.Logged]], list[Violation]]
 
 
 def _rule_1(log: Sequence[ev.Logged]) -> list[Violation]:
-    found = []
+    found: list[Violation] = []
     for position, logged in enumerate(log, start=1):
         if logged.seq != position:
             return [*found, Violation(1, logged.seq, f"event {position} was expected")]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Generic, ParamSpec, TypeVar, get_type_hints, overload
+from typing import Any, Final, Generic, ParamSpec, TypeVar, cast, get_type_hints, overload
 
 import msgspec
 
@@ -49,7 +49,7 @@ class FunctionTool(Generic[P, R]):
         if timeout_s is not None and not (math.isfinite(timeout_s) and timeout_s > 0):
             raise ToolDefinitionError(f"timeout_s has to be a positive number of seconds, not {timeout_s!r}.")
         self._function = function
-        self.name = name or getattr(function, "__name__", "")
+        self.name: str = str(name or getattr(function, "__name__", ""))
         self.__doc__ = function.__doc__
         self._timeout_s, self._idempotent = timeout_s, idempotent
         self._shape = _arguments_of(function, self.name)
@@ -85,6 +85,7 @@ class FunctionTool(Generic[P, R]):
 
     def _runner(self) -> Callable[[dict[str, Any]], Any]:
         function, shape = self._function, self._shape
+        call = cast("Callable[..., Any]", function)
 
         def bound(arguments: dict[str, Any]) -> dict[str, Any]:
             values = msgspec.convert(arguments, shape)
@@ -98,7 +99,7 @@ class FunctionTool(Generic[P, R]):
             return run_async
 
         def run(arguments: dict[str, Any]) -> dict[str, Any]:
-            return _result(function(**bound(arguments)))  # type: ignore[call-arg]  # bound() fits the signature
+            return _result(call(**bound(arguments)))
 
         return run
 
@@ -123,7 +124,10 @@ def _arguments_of(function: Callable[..., Any], name: str) -> type[msgspec.Struc
     fields: list[Any] = []
     for parameter in parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise ToolDefinitionError(f"tool {name!r} takes {parameter}, which no JSON object can name. Spell it out.")
+            kind = parameter.kind.description
+            raise ToolDefinitionError(
+                f"tool {name!r} has the {kind} parameter {parameter.name!r}, which a model cannot name. Spell it out."
+            )
         annotation = hints.get(parameter.name, Any)
         if parameter.default is parameter.empty:
             fields.append((parameter.name, annotation))

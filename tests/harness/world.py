@@ -47,7 +47,7 @@ class TestModel:
     @property
     def asked(self) -> bool:
         """Whether a request waits for its answer."""
-        return self._answer is not None
+        return self._answer is not None and not self._answer.is_set()
 
     async def respond(self, request: ModelRequest, *, emit: Emit) -> ModelResponse:
         self.requests.append(request)
@@ -83,7 +83,7 @@ class TestModel:
         self._give(error)
 
     def _give(self, response: ModelResponse | Exception) -> None:
-        assert self._answer is not None, "no request waits"
+        assert self._answer is not None and not self._answer.is_set(), "no request waits"
         self._response = response
         self._answer.set()
 

@@ -53,9 +53,15 @@ def imports(path: Path, *, typing_too: bool = False) -> set[str]:
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module)
-            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            inner = {name for name in names if is_module(name)}
+            found |= inner if inner == names else inner | {node.module}
     return found
+
+
+def is_module(name: str) -> bool:
+    path = ROOT / name.replace(".", "/")
+    return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -93,6 +99,7 @@ import sys
 from tests.harness.logs import LogWriter, with_pending   # everything loaded before the doors are shut
 from harness.context import build
 from harness.decide import Now, decide
+from harness.events import Reason
 from harness.tools.bash import Bash
 from harness.tools.registry import Registry
 from harness.trace_rules import check
@@ -108,7 +115,8 @@ for module, names in ((time, ("time", "monotonic", "perf_counter", "time_ns")), 
     for name in names:
         setattr(module, name, lambda *a, **k: (_ for _ in ()).throw(AssertionError("a clock or dice")))
 sys.addaudithook(refuse)
-log = with_pending("a", "b").end("a").start("results").finish("waiting").end("b").start("results").finish("done")
+R = Reason.RESULTS
+log = with_pending("a", "b").end("a").start(R).finish("waiting").end("b").start(R).finish("done")
 log.run_finished()
 build(log.state)
 decide(log.state, Now())

@@ -1,0 +1,146 @@
+"""What a session cost, counted from its log: turns, tokens, calls, time.  Pure.
+
+Belongs here: one row a turn, the totals, and which turns were overhead.
+Must not know: how figures are shown, or anything that is not in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from harness import events as ev
+from harness.llm.model import Text, ToolCall, Usage
+
+
+class TurnRow(msgspec.Struct, frozen=True):
+    """One turn. ended: finished, interrupted, failed, or in_flight. calls: names of the tools that it called, in order.
+
+    seconds: from request to end; None while in flight. pending: calls that were running when it ended.
+    overhead: the turn brought neither work nor words for a person, see `turn_rows`.
+    """
+
+    turn_id: str
+    seq: int
+    run_id: str
+    reason: ev.Reason
+    ended: str = "in_flight"
+    calls: tuple[str, ...] = ()
+    usage: Usage = Usage()
+    seconds: float | None = None
+    attempts: int = 1
+    items: int = 0
+    text: str = ""
+    pending: int = 0
+    overhead: bool = False
+
+
+class Metrics(msgspec.Struct, frozen=True):
+    """Totals over a session, or over one run of it.
+
+    turns: model requests. overhead_turns: see `turn_rows`. calls: tool calls that started or were rejected.
+    call_s: the calls' own seconds, added up. elapsed_s: the seconds of all runs that have ended.
+    blocking_turns: what a loop would have used that makes one call a turn and waits for it: a turn for each call, and
+    one for the answer of each run.
+    """
+
+    runs: int = 0
+    turns: int = 0
+    overhead_turns: int = 0
+    calls: int = 0
+    usage: Usage = Usage()
+    call_s: float = 0.0
+    elapsed_s: float = 0.0
+    blocking_turns: int = 0
+
+
+def turn_rows(events: Iterable[ev.Logged]) -> list[TurnRow]:
+    """A row for each turn of a log, in order.
+
+    Overhead is a finished turn that is not the last of its run, made no tool call, and told nobody anything: it said
+    nothing, or it only said something while calls were pending although no person had asked (its reason is not input).
+    That is what polling looks like in a log: a whole transcript was sent to hear "still waiting".
+    """
+    log = list(events)
+    last_of_run = _last_turns(log)
+    rows: list[TurnRow] = []
+    pending: set[str] = set()
+    for logged in log:
+        match logged.event:
+            case ev.TurnStarted() as event:
+                rows.append(TurnRow(event.turn_id, logged.seq, event.run_id, event.reason, items=event.items))
+            case ev.TurnFinished() | ev.TurnInterrupted() | ev.TurnFailed() as event if rows:
+                rows[-1] = _ended(rows[-1], event, len(pending), is_last=event.turn_id in last_of_run)
+            case ev.ToolCallPending() as event:
+                pending.add(event.call_id)
+            case ev.ToolCallFinished() as event:
+                pending.discard(event.call_id)
+            case _:
+                pass
+    return rows
+
+
+def _last_turns(log: Iterable[ev.Logged]) -> set[str]:
+    """The last turn of each run. That of a run that is going on counts: nothing has shown yet that it was idle talk."""
+    last: dict[str, str] = {}
+    for logged in log:
+        if isinstance(logged.event, ev.TurnStarted):
+            last[logged.event.run_id] = logged.event.turn_id
+    return set(last.values())
+
+
+def _ended(
+    row: TurnRow, event: ev.TurnFinished | ev.TurnInterrupted | ev.TurnFailed, pending: int, *, is_last: bool
+) -> TurnRow:
+    row = msgspec.structs.replace(row, ended=event.kind().removeprefix("turn_"), seconds=event.seconds, pending=pending)
+    match event:
+        case ev.TurnFinished():
+            text = "".join(item.text for item in event.output if isinstance(item, Text))
+            calls = tuple(item.name for item in event.output if isinstance(item, ToolCall))
+            told_nobody = not text.strip() or (pending > 0 and row.reason is not ev.Reason.INPUT)
+            return msgspec.structs.replace(
+                row,
+                calls=calls,
+                text=text,
+                usage=event.usage,
+                attempts=event.attempts,
+                overhead=not calls and not is_last and told_nobody,
+            )
+        case ev.TurnInterrupted():
+            return msgspec.structs.replace(row, text=event.text)
+        case ev.TurnFailed():
+            return msgspec.structs.replace(row, attempts=event.attempts)
+
+
+def metrics(events: Iterable[ev.Logged], *, run_id: str | None = None) -> Metrics:
+    """The totals of a log, or of its run `run_id` alone.
+
+    A call belongs to the run in which it was made, also when its result came after that run's end.
+    """
+    log = list(events)
+    rows = [row for row in turn_rows(log) if run_id in (None, row.run_id)]
+    turn_ids = {row.turn_id for row in rows}
+    runs = {row.run_id for row in rows}
+    made: set[str] = set()
+    call_s = elapsed_s = 0.0
+    for logged in log:
+        match logged.event:
+            case (ev.ToolCallPending() | ev.ToolCallRejected()) as event if event.turn_id in turn_ids:
+                made.add(event.call_id)
+            case ev.ToolCallFinished() as event if event.call_id in made:
+                call_s += event.seconds or 0.0
+            case ev.RunFinished() as event if event.run_id in runs:
+                elapsed_s += event.seconds
+            case _:
+                pass
+    return Metrics(
+        runs=len(runs),
+        turns=len(rows),
+        overhead_turns=sum(row.overhead for row in rows),
+        calls=len(made),
+        usage=sum((row.usage for row in rows), Usage()),
+        call_s=round(call_s, 3),
+        elapsed_s=round(elapsed_s, 3),
+        blocking_turns=len(made) + len(runs),
+    )
