@@ -141,6 +141,19 @@ class Context(Protocol):
         """The Python callables that the owner of the operation registered, by name."""
         ...
 
+    @property
+    def listening(self) -> bool:
+        """Whether anyone gets what `progress` is given: without listeners it need not be gathered."""
+        ...
+
+    @property
+    def same_boot(self) -> bool:
+        """Whether the operation was recorded in this boot of this machine; always, for a new one.
+
+        Otherwise a status of ready does not prove that nothing was begun: the traces of it may be lost, or elsewhere.
+        """
+        ...
+
     async def running(self, checkpoint: dict[str, Any] | None = None) -> None:
         """Report that the work has begun (or has a new checkpoint)."""
         ...
@@ -158,6 +171,8 @@ class Handler(Protocol):
     handler whose work survives leaves it running then; `recover` finds it again.
     `cancel` is called while `start` or `recover` runs: it asks the work to stop and returns; `start` then returns how
     it ended. Where `cancel` returns False, the manager cancels the task itself and records cancelled.
+    A handler with a true attribute `enforces_timeout` ends work that is over its time itself; for others the manager
+    cancels the task and records failed.
     `recover` is called instead of `start` for an operation that the log shows as not ended: re-attach, restart
     when idempotent, or end as unknown.
     """

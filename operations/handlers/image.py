@@ -1,0 +1,74 @@
+"""Operations of type `image`: read an image file and know what it is.
+
+Belongs here: arguments and result, and refusing what is not an image.
+Must not know: image formats (`operations.image_formats`), or who looks at it.
+
+args: path, cwd. result: digest (blake2b-128 of the bytes, which are the update's blob), media_type, width, height, size
+(bytes), name. Reading changes nothing, so recovery reads again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import trio
+
+from operations.handlers.files import NotReadable, read_plain
+from operations.image_formats import NotAnImage, inspect_image
+from operations.operation import Context, Ended, Operation, Status
+
+MAX_BYTES: Final = 20 * 1024 * 1024
+
+
+class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an operation of this type carries."""
+
+    path: str
+    cwd: str = "."
+
+
+class ImageHandler:
+    """limit: files read at once."""
+
+    type = "image"
+    version = 1
+
+    def __init__(self, *, limit: int = 8) -> None:
+        self.limit = limit
+
+    async def start(self, operation: Operation, context: Context) -> Ended:
+        """Read it. Failed, with one line, for what cannot be an image."""
+        arguments = msgspec.convert(operation.spec.args, Arguments)
+        await context.running()
+        return await trio.to_thread.run_sync(_read, arguments, abandon_on_cancel=True)
+
+    async def cancel(self, operation: Operation) -> bool:
+        """The manager can cancel the task: a read leaves nothing behind."""
+        return False
+
+    async def recover(self, operation: Operation, context: Context) -> Ended:
+        """Read it again."""
+        return await self.start(operation, context)
+
+
+def _read(arguments: Arguments) -> Ended:
+    path = Path(arguments.cwd, arguments.path)
+    try:
+        data = read_plain(str(path), MAX_BYTES)
+        found = inspect_image(data)
+    except NotReadable as error:
+        return Ended(Status.FAILED, {"error": str(error)})
+    except NotAnImage as error:
+        return Ended(Status.FAILED, {"error": f"{path}: {error}"})
+    result = {
+        "digest": hashlib.blake2b(data, digest_size=16).hexdigest(),
+        "media_type": found.media_type,
+        "width": found.width,
+        "height": found.height,
+        "size": len(data),
+        "name": path.name,
+    }
+    return Ended(Status.COMPLETED, result, blobs=(data,))

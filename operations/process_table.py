@@ -1,0 +1,149 @@
+"""The processes of this machine, as far as telling ours from strangers takes.
+
+Belongs here: reading /proc, identity by id and start time, finding what belongs to a command, signalling it.
+Must not know: operations, files of output, or when anything is to be ended.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+import trio
+
+MARK: Final = "TURNLOG_OPERATION"
+"""Environment variable of a command and all that it starts: the operation's mark, after those of any around it."""
+
+
+class Process(msgspec.Struct, frozen=True):
+    """A process that cannot be mistaken for a later one with the same id. began: clock ticks after the machine did."""
+
+    pid: int
+    began: int
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One line of the table."""
+
+    process: Process
+    state: str
+    group: int
+    session: int
+
+
+def look_up(pid: int) -> Row | None:
+    """The process with this id, None when there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123  (thousands of these in one scan)
+            line = file.read()
+    except OSError:
+        return None
+    # The name in the second field may hold anything, so count from its last bracket.
+    fields = line[line.rfind(b")") + 2 :].split()
+    if len(fields) < 20:
+        return None
+    return Row(Process(pid, int(fields[19])), fields[0].decode(), int(fields[2]), int(fields[3]))
+
+
+def is_alive(process: Process) -> bool:
+    """Whether it runs: not another one with its id, and not one that waits to be reaped."""
+    row = look_up(process.pid)
+    return row is not None and row.process == process and row.state not in "ZX"
+
+
+def open_pidfd(process: Process) -> int | None:
+    """A descriptor that becomes readable when the process ends; None when it has ended. The caller closes it."""
+    try:
+        pidfd = os.pidfd_open(process.pid)
+    except OSError:
+        return None
+    # Checked after opening: if it is this process now, it is this process that the descriptor is of.
+    if is_alive(process):
+        return pidfd
+    os.close(pidfd)
+    return None
+
+
+def send(process: Process, number: signal.Signals) -> None:
+    """Signal it, unless it has ended. A process that is not ours to signal is left alone."""
+    pidfd = open_pidfd(process)
+    if pidfd is None:
+        return
+    try:
+        with suppress(ProcessLookupError, PermissionError):
+            signal.pidfd_send_signal(pidfd, number)
+    finally:
+        os.close(pidfd)
+
+
+class Family(msgspec.Struct, frozen=True):
+    """What tells the processes of one command: its first process, if known, and the mark in their environment."""
+
+    leader: Process | None
+    mark: str
+
+    def members(self, rows: Iterable[Row]) -> list[Process]:
+        """Its live processes: those in the leader's session or group, and those that carry the mark."""
+        rows = [row for row in rows if row.state not in "ZX"]
+        leader = self.leader
+        first = 0 if leader is None else leader.began
+        number = 0 if leader is None else leader.pid
+        if any(row.process.pid == number and row.process != leader for row in rows):
+            number = 0  # the id has come again: a session or group of that number is a stranger's
+        found = []
+        for row in rows:
+            if row.process.began < first:
+                continue
+            if (number and number in (row.session, row.group)) or self.mark in _marks(row.process.pid):
+                found.append(row.process)
+        return found
+
+
+def _marks(pid: int) -> list[str]:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
+            environ = file.read()
+    except OSError:
+        return []
+    start = environ.find(MARK.encode() + b"=")
+    if start < 0 or (start > 0 and environ[start - 1] != 0):
+        return []
+    value = environ[start + len(MARK) + 1 :].split(b"\0", 1)[0]
+    return value.decode("utf-8", "replace").split(":")
+
+
+def scan() -> list[Row]:
+    """Every process. Reads one file for each: call it in a thread."""
+    rows = (look_up(int(name)) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
+    return [row for row in rows if row is not None]
+
+
+class Scanner:
+    """Scans for many at once: who asks while one scan runs shares the next, so that 500 ends cost a few scans."""
+
+    def __init__(self, scanned: Callable[[], list[Row]] = scan) -> None:
+        self._scan = scanned
+        self._lock = trio.Lock()
+        self._begun = 0
+        self._done = 0
+        self._rows: list[Row] = []
+
+    async def rows(self) -> list[Row]:
+        """A table that was read entirely after this call."""
+        needed = self._begun + 1
+        async with self._lock:
+            if self._done < needed:
+                self._begun += 1
+                number = self._begun
+                self._rows = await trio.to_thread.run_sync(self._scan)
+                self._done = number
+            return self._rows
+
+    async def members(self, family: Family) -> list[Process]:
+        """The live processes of a command."""
+        rows = await self.rows()
+        return await trio.to_thread.run_sync(family.members, rows)
