@@ -211,3 +211,9 @@ async def test_every_flipped_byte_of_a_small_log_is_found_by_verify_in_the_datab
                     flips += 1
             assert flips > 60
         assert await store.verify() == []
+
+
+def test_the_same_record_has_another_hash_at_another_place():
+    framed = frame(b"kind", 1, b"then", b"{}")
+    assert link(b"previous", 1, framed) != link(b"previous", 2, framed)
+    assert seed("a") != seed("b")
