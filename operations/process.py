@@ -129,7 +129,9 @@ def burn(folder: Path) -> bool:
 @cache
 def _script() -> str:
     # Passed as text: a shell reads its file as it goes, and an upgrade would change it under a running command.
-    return importlib.resources.files("operations").joinpath("supervisor.sh").read_text()
+    text = importlib.resources.files("operations").joinpath("supervisor.sh").read_text()
+    # Every list of processes shows it, so without what only a reader of the source needs.
+    return "".join(line for line in text.splitlines(True) if line.strip() and not line.lstrip().startswith("#"))
 
 
 @cache

@@ -50,7 +50,12 @@ relay() {
         [ "$old" -lt "$heads" ] || rm -f "$(printf '%s/output.%06d' "$d" "$old")"
     done
 }
-relay <&3 4>&- 3<&- >/dev/null 2>&1 &
+# Closed by exec, not as redirections of the call: a shell keeps copies of those to restore them, and a copy of the
+# pipe's own writing end would keep the relay from ever seeing its end.
+(
+    exec <&3 3<&- 4>&- >/dev/null 2>&1
+    relay
+) &
 exec 3<&-
 
 # In the foreground, since a shell makes background commands ignore the interrupt signal. The subshell becomes the
