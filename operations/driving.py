@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Abandoned(BaseException):
-    """Thrown into a coroutine in place of a cancellation that it keeps swallowing. Not an Exception, for that reason."""
+    """Thrown in place of a cancellation that is swallowed again and again. Not an Exception, for that reason."""
 
 
 class Leash:

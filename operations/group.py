@@ -224,7 +224,7 @@ class OperationGroup:
         verb = handler.start if work.fresh else handler.recover
         try:
             ended = await driven(verb(work.operation, work), work.leash)
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # noqa: BLE001
             # Whatever a handler raises is the operation's failure, also when a function calls sys.exit.
             ended = Ended(Status.FAILED, {"error": error_text(error)})
         if not isinstance(ended, Ended) or ended.status not in TERMINAL:

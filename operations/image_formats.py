@@ -6,7 +6,10 @@ Must not know: files, names, pixels.
 
 from __future__ import annotations
 
+import re
 import struct
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -27,8 +30,8 @@ def inspect_image(data: bytes) -> ImageKind:
     """By content, never by name. Raises NotAnImage with one line that says what is wrong."""
     if not data:
         raise NotAnImage("is empty")
-    for starts, media_type, size in _FORMATS:
-        if starts(data):
+    for magic, media_type, size in _FORMATS:
+        if re.match(magic, data, re.DOTALL):
             try:
                 width, height = size(data)
             except (struct.error, IndexError, StopIteration):
@@ -92,9 +95,9 @@ def _webp(data: bytes) -> tuple[int, int]:
     raise IndexError
 
 
-_FORMATS = (
-    (lambda data: data.startswith(b"\x89PNG\r\n\x1a\n"), "image/png", _png),
-    (lambda data: data.startswith(b"\xff\xd8\xff"), "image/jpeg", _jpeg),
-    (lambda data: data.startswith((b"GIF87a", b"GIF89a")), "image/gif", _gif),
-    (lambda data: data.startswith(b"RIFF") and data[8:12] == b"WEBP", "image/webp", _webp),
+_FORMATS: Final[tuple[tuple[bytes, str, Callable[[bytes], tuple[int, int]]], ...]] = (
+    (rb"\x89PNG\r\n\x1a\n", "image/png", _png),
+    (rb"\xff\xd8\xff", "image/jpeg", _jpeg),
+    (rb"GIF8[79]a", "image/gif", _gif),
+    (rb"RIFF....WEBP", "image/webp", _webp),
 )

@@ -24,16 +24,16 @@ class Segments:
 
     def total(self) -> int:
         """Bytes printed so far, those included that are no longer kept."""
-        files = self._files()
-        last = max(files, default=None)
-        return 0 if last is None else last * self._size + _length(files[last])
+        # An empty last file is how the writer learns that there is nothing more.
+        for number, path in reversed(self._files().items()):
+            if (length := _length(path)) > 0:
+                return number * self._size + length
+        return 0
 
     def where(self) -> str:
         """Where a person finds the bytes: the one file, or a pattern for them all in order."""
-        files = self._files()
-        return str(
-            self._folder / ("output.*" if len([f for f in files.values() if _length(f)]) > 1 else "output.000000")
-        )
+        filled = [path for path in self._files().values() if _length(path)]
+        return str(self._folder / ("output.*" if len(filled) > 1 else "output.000000"))
 
     def read(self, offset: int, count: int) -> bytes:
         """Up to `count` bytes from `offset` on; fewer at the end and at the edge of the hole."""

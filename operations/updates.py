@@ -16,8 +16,8 @@ from operations.operation import Update
 class Updates:
     """Updates in the order in which they happened. Unbounded, since an operation causes only a handful of them.
 
-    For one consumer. Iterating ends when the group has closed and everything has been taken; leaving an iteration at any
-    point loses nothing.
+    For one consumer. Iterating ends when the group has closed and everything has been taken; an iteration that is left
+    at any point loses nothing.
     """
 
     def __init__(self) -> None:

@@ -4,8 +4,8 @@ Belongs here: finding the callable, running it in the loop or in a thread, check
 Must not know: why it is called, or what its result means.
 
 args: name, arguments (an object). result: what the callable returned.
-A callable takes the arguments as one dict and returns a JSON-able dict, or an `Ended`. One that is declared `async` runs
-in the trio loop and must await now and then; any other runs in a thread.
+A callable takes the arguments as one dict and returns a JSON-able dict, or an `Ended`. One that is declared `async`
+runs in the trio loop and must await now and then; any other runs in a thread.
 """
 
 from __future__ import annotations
@@ -77,4 +77,4 @@ class FunctionHandler:
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

@@ -4,7 +4,8 @@ Belongs here: the text of one SKILL.md and the names beside it.
 Must not know: where skills are looked for, or which one was meant.
 
 args: path (of the SKILL.md), name, digest (blake2b-128 of the file as the owner knows it, optional).
-result: text, folder, files (names in the folder, at most 50), changed. Reading changes nothing, so recovery reads again.
+result: text, folder, files (names in the folder, at most 50), changed.
+Reading changes nothing, so recovery reads again.
 """
 
 from __future__ import annotations
