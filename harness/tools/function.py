@@ -94,7 +94,7 @@ class FunctionTool(Generic[P, R]):
         if inspect.iscoroutinefunction(function):
 
             async def run_async(arguments: dict[str, Any]) -> dict[str, Any]:
-                return _result(await function(**bound(arguments)))
+                return _result(await call(**bound(arguments)))
 
             return run_async
 
