@@ -60,6 +60,10 @@ class _Work:
     def listening(self) -> bool:
         return self._group.on_progress is not None
 
+    @property
+    def cancelling(self) -> bool:
+        return self.reason is not None
+
     async def running(self, checkpoint: dict[str, Any] | None = None) -> None:
         # A handler cannot know that a cancellation came first: its news is late, not wrong.
         if self.operation.status in (Status.READY, Status.RUNNING):

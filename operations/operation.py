@@ -154,6 +154,11 @@ class Context(Protocol):
         """
         ...
 
+    @property
+    def cancelling(self) -> bool:
+        """Whether the operation has been asked to stop: what has not begun need not begin."""
+        ...
+
     async def running(self, checkpoint: dict[str, Any] | None = None) -> None:
         """Report that the work has begun (or has a new checkpoint)."""
         ...

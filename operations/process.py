@@ -16,8 +16,9 @@ Written by us: `script`, a command too long to be an argument.
 Never twice: a supervisor's first act is to create `claim`, which only one can do, and it runs the command only then.
 Whoever wants the command to run may therefore start a supervisor at any time; if the claim was taken it leaves with
 status CLAIMED and the caller attaches to what there is. Whoever wants a command that was perhaps never begun *not* to
-run takes the claim itself (`burn`). A claim without words in it is one whose holder died, or was killed, before it ran
-anything. The claim is not synced to disk: across a power cut the boot id (`operations.boot`) takes its place.
+run takes the claim itself (`burn`), without words in it; that, or a supervisor that died between two lines, is all that
+is ever known of such a command. The claim is not synced to disk: after a power cut the boot mark of the folder
+(`operations.boot`) tells that its absence proves nothing.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ TAIL_SEGMENTS: Final = 4
 """64 MiB a command at most: 32 of its head and 24 to 32 of its tail."""
 
 CLAIMED: Final = 75
+NOT_BEGUN: Final = 74
+"""Exit statuses of a supervisor that ran nothing."""
+
 TERM_GRACE_S: Final = 2.0
 KILL_ROUNDS: Final = 20
 STRAY_DRAIN_S: Final = 0.2
@@ -288,7 +292,7 @@ async def drain(traces: Traces, scanner: Scanner, mark: str) -> list[Process]:
     return strays
 
 
-async def end(traces: Traces, scanner: Scanner, mark: str, supervisor: Watched) -> list[Process]:
+async def end(traces: Traces, scanner: Scanner, mark: str, supervisor: Watched | None) -> list[Process]:
     """End the command and everything that it started; what survived even SIGKILL.
 
     SIGTERM, up to TERM_GRACE_S, then SIGKILL until a scan finds nothing. Its group is signalled as one, against
@@ -302,7 +306,8 @@ async def end(traces: Traces, scanner: Scanner, mark: str, supervisor: Watched) 
     # A stopped process cannot act on SIGTERM until it goes on.
     _signal_group(ours.leader, signal.SIGCONT)
     with trio.move_on_after(TERM_GRACE_S):
-        await supervisor.wait()
+        if supervisor is not None:
+            await supervisor.wait()
         while members:
             members = [member for member in members if is_alive(member)]
             await trio.sleep(0.02)
@@ -316,7 +321,8 @@ async def end(traces: Traces, scanner: Scanner, mark: str, supervisor: Watched) 
             send(member, signal.SIGKILL)
         await trio.sleep(0.02)
     with trio.move_on_after(TERM_GRACE_S):
-        await supervisor.wait()
+        if supervisor is not None:
+            await supervisor.wait()
     return members
 
 

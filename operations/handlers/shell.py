@@ -123,39 +123,46 @@ class ShellHandler:
         return await self._attached(operation, arguments, context, run, supervisor)
 
     async def _recover(self, operation: Operation, arguments: Arguments, context: Context, run: _Run) -> Ended:
-        traces = process.Traces(context.folder)
-        if not traces.is_claimed:
+        if not process.Traces(context.folder).is_claimed:
             if operation.status is not Status.READY:
                 return _unknown("the machine was restarted, or its traces are on another one")
             if not context.same_boot and process.burn(context.folder):
                 return _unknown("the machine was restarted, or it was started on another one")
-            await trio.lowlevel.checkpoint()
-            if not run.wanted:
+            if not context.cancelling:
                 return await self._start(operation, arguments, context, run)
             if process.burn(context.folder):
                 return Ended(Status.CANCELLED, {"output": ""})
+        return await self._taken_up(operation, arguments, context, run)
+
+    async def _taken_up(self, operation: Operation, arguments: Arguments, context: Context, run: _Run) -> Ended:
+        """What somebody else has the claim of: watch it, or collect what it left."""
+        traces = process.Traces(context.folder)
         await _settled_claim(traces)
         supervisor = process.attach(traces)
         if supervisor is not None:
             return await self._attached(operation, arguments, context, run, supervisor)
+        if traces.claim() is None:
+            return _unknown("its supervisor was stopped as it began")
+        if traces.exit() is None and context.cancelling:
+            await process.end(traces, self._scanner, operation.id, None)
         return await self._collected(operation, arguments, context, Status.COMPLETED)
 
     async def _attached(
         self, operation: Operation, arguments: Arguments, context: Context, run: _Run, supervisor: process.Watched
     ) -> Ended:
-        traces = process.Traces(context.folder)
+        survivors: list[Process] = []
         try:
             await context.running({"pid": supervisor.process.pid, "began": supervisor.process.began})
             status = await self._waited(operation, context, run, supervisor)
-            if status is Status.COMPLETED and supervisor.code == process.CLAIMED:
-                other = process.attach(traces)
-                if other is not None:
-                    return await self._attached(operation, arguments, context, run, other)
-            survivors: list[Process] = []
             if status is not Status.COMPLETED:
+                traces = process.Traces(context.folder)
                 survivors = await process.end(traces, self._scanner, operation.id, supervisor)
         finally:
             supervisor.let_go()
+        if supervisor.code == process.CLAIMED:
+            return await self._taken_up(operation, arguments, context, run)
+        if supervisor.code == process.NOT_BEGUN:
+            raise process.CannotStart(_why_not_begun(process.Traces(context.folder), arguments))
         return await self._collected(operation, arguments, context, status, survivors)
 
     async def _waited(self, operation: Operation, context: Context, run: _Run, supervisor: process.Watched) -> Status:
@@ -192,14 +199,10 @@ class ShellHandler:
         result = await trio.to_thread.run_sync(self._result, arguments, traces, status is Status.FAILED)
         result["strays"] = [stray.pid for stray in strays if is_alive(stray)]
         ended = traces.exit()
+        if traces.has("no-workspace"):
+            raise process.CannotStart(_why_not_begun(traces, arguments))
         if status is Status.COMPLETED and ended is None:
-            if traces.claim() is None:
-                return Ended(Status.FAILED, {"error": "the command could not be started: its folder takes no files"})
-            if traces.has("no-workspace"):
-                return Ended(Status.FAILED, {"error": f"the folder {arguments.cwd!r} could not be entered"})
             return _unknown("its supervisor is gone and left no exit status", result)
-        if ended is not None and traces.has("no-workspace"):
-            return Ended(Status.FAILED, {"error": f"the folder {arguments.cwd!r} could not be entered"})
         return Ended(status, result, seconds=process.ran_for_s(traces))
 
     def _result(self, arguments: Arguments, traces: process.Traces, timed_out: bool) -> dict[str, Any]:
@@ -237,6 +240,12 @@ def _arguments(operation: Operation) -> Arguments:
 
 def _unknown(why: str, result: Mapping[str, Any] | None = None) -> Ended:
     return Ended(Status.UNKNOWN, {**(result or {}), "error": f"outcome unknown: {why}. It may have run in part."})
+
+
+def _why_not_begun(traces: process.Traces, arguments: Arguments) -> str:
+    if traces.has("no-workspace"):
+        return f"the folder {arguments.cwd!r} to run it in cannot be entered"
+    return f"its own folder {str(traces.folder)!r} takes no files"
 
 
 def _signal_name(code: int) -> str | None:
