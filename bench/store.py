@@ -163,16 +163,41 @@ async def reads(folder: Path, rows: int) -> list[Figure]:
             ours_s.append(time.perf_counter() - started)
     detail = f"{rows:,} rows: {min(ours_s):.2f} s with hashes checked against {min(plain_s):.2f} s"
     figures = [Figure(ROWS[3], min(plain_s) / min(ours_s), None, "high", detail)]
-    applied = await read_decode_apply(folder, rows)
-    return figures if applied is None else [*figures, applied]
+    return figures + await folding(folder, rows)
 
 
-async def read_decode_apply(folder: Path, rows: int) -> Figure | None:
-    """Read, decode and fold a log of real events against `read_and_decode` of the same rows; goal at least 0.5.
+def real_events(rows: int) -> list[NewRecord]:
+    """The log of a session with as many events: runs of two turns with two calls each."""
+    from bench.logs import long_log
+    from harness.log import encode
 
-    Needs `harness`, imported here so that the store's figures do not. None while there is nothing to measure.
-    """
-    return None
+    return [encode(logged.event, logged.recorded_at) for logged in long_log(rows)]
+
+
+async def folding(folder: Path, rows: int) -> list[Figure]:
+    """Read, decode and fold a log of real events against a plain read and decode of the same rows, and a resume of it."""
+    import harness
+    from harness.history import fold
+
+    path = folder / "fold.db"
+    records = real_events(rows)
+    plain_s, ours_s, resume_s = [], [], []
+    async with SqliteStore.open(path) as store:
+        await store.create("s", records, created_at=WHEN, title="")
+        for _ in range(3):
+            plain_s.append(timed(lambda: read_and_decode(path)))
+            started = time.perf_counter()
+            await fold(store, "s")
+            ours_s.append(time.perf_counter() - started)
+            started = time.perf_counter()
+            async with harness.open_session(store, session_id="s", model="runbook"):
+                resume_s.append(time.perf_counter() - started)
+    detail = f"{rows:,} events: {min(ours_s):.2f} s, hashes checked, against {min(plain_s):.2f} s"
+    resumed = f"open_session of {rows:,} events: {min(resume_s):.2f} s"
+    return [
+        Figure("read, decode and apply", min(plain_s) / min(ours_s), 0.5, "high", detail),
+        Figure("resume", min(plain_s) / min(resume_s), None, "high", resumed),
+    ]
 
 
 async def measure(*, quick: bool) -> list[Figure]:

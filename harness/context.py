@@ -40,7 +40,9 @@ def build(state: SessionState, *, limit: str = "") -> Built:
     schemas = tuple(tool.schema for tool in config.tools)
     head = msgspec.json.encode([config.instructions, schemas, config.settings, not limit])
     digest, chars = state.sent.digest, state.sent.chars + len(head)
-    for item in new:  # not `fixed`: that would lend the state's own buffer to a request that may never be recorded
+    for (
+        item
+    ) in new:  # not `Sent.extended`: that would lend the state's own buffer to a request that may never be recorded
         digest = chain(digest, item)
         chars += size(item)
     request = ModelRequest(

@@ -168,14 +168,14 @@ class Coordinator:
             self._asked.discard(update.operation_id)
 
     def _take_inputs(self, draft: Draft) -> None:
-        """Accept what is in the inbox. A message waits while the final answer is given: it starts the next run."""
+        """Accept what is in the inbox, in order, but for messages that the run that is ending cannot answer."""
         kept: deque[StoredInput] = deque()
         while self._inbox:
             stored = self._inbox.popleft()
             if stored.input_id in draft.state.accepted:
                 continue
             entry = read_entry(stored)
-            if isinstance(entry.content, ev.Message) and _giving_final_answer(draft.state):
+            if isinstance(entry.content, ev.Message) and not rules.accepts_messages(draft.state):
                 kept.append(stored)
             else:
                 draft.add(ev.InputAccepted(stored.input_id, entry.source, entry.content))
@@ -199,7 +199,7 @@ class Coordinator:
                     self._beat(draft, action)
                 case rules.FinishRun():
                     self._finish_run(draft, action)
-                    # An input that the final answer kept waiting is next.
+                    # A message that had to wait for this is next.
                     self._take_inputs(draft)
                 case rules.CallModel():
                     effects.append(self._call_model(draft, action))
@@ -334,10 +334,6 @@ class Coordinator:
                 # A full disk may have room again before the lease runs out; only then is it worth failing for.
                 if self.journal.lease.valid_for_s <= RENEW_EVERY_S:
                     raise
-
-
-def _giving_final_answer(state: SessionState) -> bool:
-    return state.turn is not None and state.turn.reason is ev.Reason.FINAL_ANSWER
 
 
 def _first(group: BaseExceptionGroup[StoreError]) -> StoreError:

@@ -120,6 +120,18 @@ def decide(state: SessionState, now: Now) -> Action:
     return _no_later(action, _seconds_left(run, now))
 
 
+def accepts_messages(state: SessionState) -> bool:
+    """Whether a message may join the session now. If not, it waits in the inbox and starts the next run.
+
+    A run that is being stopped, or that gives its final answer, can do nothing with it: accepted, it would be lost.
+    """
+    run, turn = state.run, state.turn
+    if run is None:
+        return True
+    final = turn is not None and turn.reason is Reason.FINAL_ANSWER
+    return run.stop is None and not run.answered and not final
+
+
 def _translate(state: SessionState, now: Now) -> Action:
     """Rule 2, unless the response was cut off, or a stop or a limit lets no new work start."""
     ids = tuple(call.call_id for call in state.untranslated)

@@ -19,7 +19,7 @@ from harness.llm.model import ErrorKind, Image, ModelSettings, OutputItem, Part,
 from operations import Operation, Status
 
 
-class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
+class Limits(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """What one run may spend; None is no limit. Held by the turn rules, whatever a prompt says.
 
     turns: model requests. tokens: input and output of all of them. seconds: elapsed time of the run.
@@ -48,7 +48,7 @@ def _least(a: Any, b: Any) -> Any:
     return b if a is None else a if b is None else min(a, b)
 
 
-class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
+class Policy(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Values the turn rules and the context builder work by. Recorded in session_opened.
 
     coalesce_s: seconds to wait after the first undelivered result for others to join it.
@@ -63,7 +63,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
     limits: Limits = Limits()
 
 
-class ToolRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+class ToolRecord(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A tool as a session knows it: what the model sees, and what is needed to make it again on resume.
 
     kind: the translator ("bash", "view_image", "skill", "function"). config: its settings. A function can only come
@@ -78,7 +78,7 @@ class ToolRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 # --- inputs
 
 
-class Message(msgspec.Struct, frozen=True, tag="message", omit_defaults=True):
+class Message(msgspec.Struct, frozen=True, gc=False, tag="message", omit_defaults=True):
     """Something a user says. limits: narrower ones for the run that it starts."""
 
     text: str
@@ -86,26 +86,26 @@ class Message(msgspec.Struct, frozen=True, tag="message", omit_defaults=True):
     limits: Limits = Limits()
 
 
-class Interrupt(msgspec.Struct, frozen=True, tag="interrupt", omit_defaults=True):
+class Interrupt(msgspec.Struct, frozen=True, gc=False, tag="interrupt", omit_defaults=True):
     """Stop the turn in flight and finish the run; operations go on."""
 
     reason: str = ""
 
 
-class Cancel(msgspec.Struct, frozen=True, tag="cancel", omit_defaults=True):
+class Cancel(msgspec.Struct, frozen=True, gc=False, tag="cancel", omit_defaults=True):
     """Stop the turn in flight, cancel every operation, and finish the run when all have ended."""
 
     reason: str = ""
 
 
-class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
+class Heartbeat(msgspec.Struct, frozen=True, gc=False, tag="heartbeat"):
     """Nothing happened for `idle_s` seconds while these calls were running."""
 
     running: tuple[str, ...]
     idle_s: float
 
 
-class Settings(msgspec.Struct, frozen=True, tag="settings", omit_defaults=True):
+class Settings(msgspec.Struct, frozen=True, gc=False, tag="settings", omit_defaults=True):
     """What the caller changed when it opened the session again. None keeps what was."""
 
     model: str | None = None
@@ -164,7 +164,7 @@ class Outcome(enum.StrEnum):
 # --- events
 
 
-class Event(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):
+class Event(msgspec.Struct, frozen=True, gc=False, tag_field="kind", omit_defaults=True):
     """Base of all events. `kind` is the tag in JSON and the class's `kind()`."""
 
     @classmethod
@@ -173,7 +173,7 @@ class Event(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):
         return str(cls.__struct_config__.tag)
 
 
-class SessionOpened(Event, frozen=True, tag="session_opened"):
+class SessionOpened(Event, frozen=True, gc=False, tag="session_opened"):
     """The session exists. It is the first event of every root session."""
 
     instructions: str
@@ -185,14 +185,14 @@ class SessionOpened(Event, frozen=True, tag="session_opened"):
     title: str = ""
 
 
-class SessionForked(Event, frozen=True, tag="session_forked"):
+class SessionForked(Event, frozen=True, gc=False, tag="session_forked"):
     """This session is a branch: all before this event is its parent's, up to and including `parent_seq`."""
 
     parent_id: str
     parent_seq: int
 
 
-class InputAccepted(Event, frozen=True, tag="input_accepted"):
+class InputAccepted(Event, frozen=True, gc=False, tag="input_accepted"):
     """An input left the inbox. Accepted while the session is idle, a message begins the run of the same id."""
 
     input_id: str
@@ -200,7 +200,7 @@ class InputAccepted(Event, frozen=True, tag="input_accepted"):
     content: Content
 
 
-class TurnStarted(Event, frozen=True, tag="turn_started"):
+class TurnStarted(Event, frozen=True, gc=False, tag="turn_started"):
     """A request is about to be sent.
 
     digest: of the whole request. new_items: a short digest for each item that no earlier request of the log had, in
@@ -220,7 +220,7 @@ class TurnStarted(Event, frozen=True, tag="turn_started"):
     limit: str = ""
 
 
-class TurnFinished(Event, frozen=True, tag="turn_finished"):
+class TurnFinished(Event, frozen=True, gc=False, tag="turn_finished"):
     """The response came to its proper end. `seconds` is from request to end, failed attempts included."""
 
     turn_id: str
@@ -233,7 +233,7 @@ class TurnFinished(Event, frozen=True, tag="turn_finished"):
     seconds: float = 0.0
 
 
-class TurnInterrupted(Event, frozen=True, tag="turn_interrupted"):
+class TurnInterrupted(Event, frozen=True, gc=False, tag="turn_interrupted"):
     """The turn was cut off. text: what it had said. calls: names of the tool calls it had begun; they never run."""
 
     turn_id: str
@@ -243,7 +243,7 @@ class TurnInterrupted(Event, frozen=True, tag="turn_interrupted"):
     seconds: float = 0.0
 
 
-class TurnFailed(Event, frozen=True, tag="turn_failed"):
+class TurnFailed(Event, frozen=True, gc=False, tag="turn_failed"):
     """The model gave no response, after `attempts` requests. Nothing of it becomes history."""
 
     turn_id: str
@@ -262,7 +262,7 @@ class Wake(enum.StrEnum):
     QUIET = "quiet"
 
 
-class ToolCallPending(Event, frozen=True, tag="tool_call_pending"):
+class ToolCallPending(Event, frozen=True, gc=False, tag="tool_call_pending"):
     """A call was translated into these operations, which start once this event is on disk."""
 
     turn_id: str
@@ -273,7 +273,7 @@ class ToolCallPending(Event, frozen=True, tag="tool_call_pending"):
     wake: Wake = Wake.EACH
 
 
-class ToolCallRejected(Event, frozen=True, tag="tool_call_rejected"):
+class ToolCallRejected(Event, frozen=True, gc=False, tag="tool_call_rejected"):
     """A call could not be translated. error: what the model reads. limit: the limit that it would have gone past."""
 
     turn_id: str
@@ -283,7 +283,7 @@ class ToolCallRejected(Event, frozen=True, tag="tool_call_rejected"):
     limit: str = ""
 
 
-class OperationUpdated(Event, frozen=True, tag="operation_updated"):
+class OperationUpdated(Event, frozen=True, gc=False, tag="operation_updated"):
     """An operation took a step. `seconds` is how long it ran, with a terminal status, where known."""
 
     operation_id: str
@@ -293,7 +293,7 @@ class OperationUpdated(Event, frozen=True, tag="operation_updated"):
     seconds: float | None = None
 
 
-class ToolCallFinished(Event, frozen=True, tag="tool_call_finished"):
+class ToolCallFinished(Event, frozen=True, gc=False, tag="tool_call_finished"):
     """Every operation of the call has ended. `parts` is the model-facing result, uncut."""
 
     call_id: str
@@ -302,7 +302,7 @@ class ToolCallFinished(Event, frozen=True, tag="tool_call_finished"):
     seconds: float | None = None
 
 
-class ContextCompacted(Event, frozen=True, tag="context_compacted"):
+class ContextCompacted(Event, frozen=True, gc=False, tag="context_compacted"):
     """Items before the output of turn `keep_from` were replaced by `summary`; None replaced them all.
 
     upto_seq: the last event that the summary covers.
@@ -314,7 +314,7 @@ class ContextCompacted(Event, frozen=True, tag="context_compacted"):
     usage: Usage = Usage()
 
 
-class RunFinished(Event, frozen=True, tag="run_finished"):
+class RunFinished(Event, frozen=True, gc=False, tag="run_finished"):
     """The run is over. text: the answer. error: one line that says why it did not complete. seconds: elapsed time."""
 
     run_id: str
@@ -353,7 +353,7 @@ UPCASTERS: Final[dict[tuple[str, int], Upcaster]] = {}
 """(kind, version) -> the step from that version's JSON object to the next version's. Empty until a shape changes."""
 
 
-class Logged(msgspec.Struct, frozen=True):
+class Logged(msgspec.Struct, frozen=True, gc=False):
     """An event at its place in a log. recorded_at: UTC, informative; order comes from `seq` alone."""
 
     seq: int

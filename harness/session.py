@@ -18,6 +18,7 @@ from harness import history
 from harness import opening as op
 from harness.body import Body
 from harness.coordinator import Coordinator
+from harness.decide import accepts_messages
 from harness.deltas import DeltaHub, Deltas, OperationOutput
 from harness.errors import RunEnded, RunInProgress, SessionClosed
 from harness.ids import new_input_id
@@ -54,7 +55,7 @@ class Run:
         """Say something to the model while it works: a turn in flight is cut off so that it reads this at once.
 
         Returns the input's id once the input is durable and taken up. Raises RunEnded when the run is over. A message
-        that comes in the very moment of its end, or during the final answer of a limit, starts the next run.
+        that comes while the run is ending (interrupted, cancelled, or giving its final answer) starts the next run.
         """
         if self.ended:
             raise RunEnded(self.id)
@@ -155,8 +156,8 @@ class Session:
         chosen = input_id or new_input_id()
         await submit(self.store, self.id, content, chosen)
         while chosen not in self.state.accepted:
-            if _giving_final_answer(self.state):  # durable, and first in line for the next run
-                break
+            if isinstance(content, (str, ev.Message)) and not accepts_messages(self.state):
+                break  # it is durable, and first in line for the next run
             await self._wait()
         return chosen
 
@@ -199,10 +200,6 @@ class Session:
         self._closed = True
         self._hub.close()
         self._coordinator.journal.notify()
-
-
-def _giving_final_answer(state: SessionState) -> bool:
-    return state.turn is not None and state.turn.reason is ev.Reason.FINAL_ANSWER
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ from operations import TERMINAL, IllegalTransition, Operation, Status, Update, m
 replace = msgspec.structs.replace
 
 
-class Config(msgspec.Struct, frozen=True):
+class Config(msgspec.Struct, frozen=True, gc=False):
     """What every request of the session starts from, and the rules it lives by."""
 
     instructions: str = ""
@@ -36,7 +36,7 @@ class Config(msgspec.Struct, frozen=True):
     title: str = ""
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(msgspec.Struct, frozen=True, gc=False):
     """A tool call that has not ended, or whose result no request has shown yet.
 
     arguments: the text that the model gave. finished: set once its result (or rejection) is in the log. shown: a
@@ -55,7 +55,7 @@ class Call(msgspec.Struct, frozen=True):
     shown: bool = False
 
 
-class Turn(msgspec.Struct, frozen=True):
+class Turn(msgspec.Struct, frozen=True, gc=False):
     """The turn in flight."""
 
     turn_id: str
@@ -63,7 +63,7 @@ class Turn(msgspec.Struct, frozen=True):
     reason: ev.Reason
 
 
-class Run(msgspec.Struct, frozen=True):
+class Run(msgspec.Struct, frozen=True, gc=False):
     """The run that is going on. largest_step: tokens of its dearest turn. over: a limit that a call went past."""
 
     run_id: str
@@ -81,7 +81,7 @@ class Run(msgspec.Struct, frozen=True):
     seconds: float = 0.0  # elapsed time of the run that the log knows of
 
 
-class Undelivered(msgspec.Struct, frozen=True):
+class Undelivered(msgspec.Struct, frozen=True, gc=False):
     """Something in the log that is in no request of a finished turn."""
 
     seq: int
@@ -91,26 +91,65 @@ class Undelivered(msgspec.Struct, frozen=True):
     failed: bool = False
 
 
-class RunSpan(msgspec.Struct, frozen=True):
+class RunSpan(msgspec.Struct, frozen=True, gc=False):
     """Where a run stands in the log."""
 
     first_seq: int
     last_seq: int
 
 
-class Sent(msgspec.Struct, frozen=True):
-    """The items that are fixed: they were in a request, or are the model's own. digest chains over them.
+class Sent:
+    """The items that are fixed: they were in a request, or are the model's own. An unchanging value.
 
-    images: digests of the images among them, so that nobody has to look through all items for a few.
+    images: digests of the images among them, so that nobody has to look through all items for a few. digest chains
+    over the items and chars counts them; both are worked out when asked for, from what an earlier version knew on.
     """
 
-    items: Vector[Item] = Vector()
-    digest: bytes = b""
-    chars: int = 0
-    images: tuple[str, ...] = ()
+    __slots__ = ("_known", "images", "items")
+
+    def __init__(self) -> None:
+        self.items: Vector[Item] = Vector()
+        self.images: tuple[str, ...] = ()
+        self._known: tuple[int, bytes, int] = (0, b"", 0)  # of how many items, digest and characters
+
+    def extended(self, items: list[Item]) -> Sent:
+        """A version with more items at its end; this one stays as it is."""
+        new = Sent()
+        new.items = self.items.extended(items)
+        found = tr.images(items)
+        new.images = (*self.images, *found) if found else self.images
+        new._known = self._known
+        return new
+
+    @property
+    def digest(self) -> bytes:
+        """The digest of all items, see `chain`."""
+        return self._counted()[1]
+
+    @property
+    def chars(self) -> int:
+        """Characters of all items."""
+        return self._counted()[2]
+
+    def _counted(self) -> tuple[int, bytes, int]:
+        count, digest, chars = self._known
+        if count < len(self.items):
+            for item in self.items[count:]:
+                digest = chain(digest, item)
+                chars += tr.size(item)
+            self._known = (len(self.items), digest, chars)
+        return self._known
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sent) and self.items == other.items
+
+    __hash__ = None  # type: ignore[assignment]  # unhashable, as its items are
+
+    def __repr__(self) -> str:
+        return f"Sent({self.items!r})"
 
 
-class SessionState(msgspec.Struct, frozen=True):
+class SessionState(msgspec.Struct, frozen=True, gc=False):
     """Everything a session is, after the event `seq`.
 
     calls: open ones by id, see `Call`. operations: of open calls, by id. unanswered: calls of the last response that no
@@ -207,15 +246,6 @@ def chain(previous: bytes, item: Item) -> bytes:
     return hashlib.blake2b(previous + msgspec.json.encode(item), digest_size=16).digest()
 
 
-def fixed(sent: Sent, items: list[Item]) -> Sent:
-    """`sent` with more items at its end."""
-    digest, chars = sent.digest, sent.chars
-    for item in items:
-        digest = chain(digest, item)
-        chars += tr.size(item)
-    return Sent(sent.items.extended(items), digest, chars, (*sent.images, *tr.images(items)))
-
-
 @_step(ev.SessionOpened)
 def _session_opened(state: SessionState, event: ev.SessionOpened, seq: int) -> SessionState:
     config = Config(
@@ -298,7 +328,7 @@ def _turn_started(state: SessionState, event: ev.TurnStarted, seq: int) -> Sessi
     return replace(
         state,
         seq=seq,
-        sent=fixed(state.sent, items),
+        sent=state.sent.extended(items),
         calls=calls,
         unanswered=(),
         fresh=(),
@@ -336,7 +366,7 @@ def _turn_finished(state: SessionState, event: ev.TurnFinished, seq: int) -> Ses
         calls=calls,
         unanswered=tuple(unanswered),
         outputs=state.outputs.extended([(event.turn_id, len(state.sent.items))]),
-        sent=fixed(state.sent, [spoken]) if spoken else state.sent,
+        sent=state.sent.extended([spoken]) if spoken else state.sent,
         undelivered=tuple(news for news in state.undelivered if news.seq > started),
         last_stop=event.stop,
         last_turn_id=event.turn_id,
@@ -442,7 +472,7 @@ def _context_compacted(state: SessionState, event: ev.ContextCompacted, seq: int
     return replace(
         state,
         seq=seq,
-        sent=fixed(Sent(), [*summary, *kept]),
+        sent=Sent().extended([*summary, *kept]),
         outputs=Vector(outputs),
         usage=state.usage + event.usage,
     )

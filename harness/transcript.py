@@ -38,7 +38,7 @@ def clean(text: str) -> str:
     return _SURROGATES.sub("\ufffd", text) if _SURROGATES.search(text) else text
 
 
-class Omission(msgspec.Struct, frozen=True):
+class Omission(msgspec.Struct, frozen=True, gc=False):
     """Something that a request does not show in full. what: for people. chars: how many were left out."""
 
     what: str
@@ -48,7 +48,7 @@ class Omission(msgspec.Struct, frozen=True):
 # --- what is waiting to be rendered
 
 
-class Result(msgspec.Struct, frozen=True):
+class Result(msgspec.Struct, frozen=True, gc=False):
     """The result of a call: as the answer to it, or (`late`) after a placeholder had answered it."""
 
     call_id: str
@@ -58,39 +58,39 @@ class Result(msgspec.Struct, frozen=True):
     late: bool = False
 
 
-class Running(msgspec.Struct, frozen=True):
+class Running(msgspec.Struct, frozen=True, gc=False):
     """A call that has no result yet when a request has to answer it."""
 
     call_id: str
     tool: str
 
 
-class Said(msgspec.Struct, frozen=True):
+class Said(msgspec.Struct, frozen=True, gc=False):
     """An input of a user."""
 
     message: Message
 
 
-class Silence(msgspec.Struct, frozen=True):
+class Silence(msgspec.Struct, frozen=True, gc=False):
     """A heartbeat."""
 
     heartbeat: Heartbeat
     tools: tuple[str, ...]
 
 
-class Cut(msgspec.Struct, frozen=True):
+class Cut(msgspec.Struct, frozen=True, gc=False):
     """A turn that was cut off, with what it had said."""
 
     turn: TurnInterrupted
 
 
-class LastCall(msgspec.Struct, frozen=True):
+class LastCall(msgspec.Struct, frozen=True, gc=False):
     """A limit is reached and this is the final answer."""
 
     limit: str
 
 
-class Summary(msgspec.Struct, frozen=True):
+class Summary(msgspec.Struct, frozen=True, gc=False):
     """What a compaction left of the earlier items, and the calls among them that still run."""
 
     text: str

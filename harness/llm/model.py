@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import msgspec
 
 
-class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Tokens of one or more turns. None is unknown, which is not zero.
 
     input: all tokens read, cached ones included. cached: of those, read from the provider's cache. cache_write: of
@@ -30,7 +30,13 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     reasoning: int | None = None
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(*(_plus(getattr(self, name), getattr(other, name)) for name in self.__struct_fields__))
+        return Usage(
+            _plus(self.input, other.input),
+            _plus(self.cached, other.cached),
+            _plus(self.cache_write, other.cache_write),
+            _plus(self.output, other.output),
+            _plus(self.reasoning, other.reasoning),
+        )
 
     @property
     def total(self) -> int:
@@ -39,17 +45,17 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def _plus(a: int | None, b: int | None) -> int | None:
-    return None if a is None and b is None else (a or 0) + (b or 0)
+    return b if a is None else a if b is None else a + b
 
 
 # --- what a message is made of
 
 
-class Text(msgspec.Struct, frozen=True, tag="text"):
+class Text(msgspec.Struct, frozen=True, gc=False, tag="text"):
     text: str
 
 
-class Image(msgspec.Struct, frozen=True, tag="image", omit_defaults=True):
+class Image(msgspec.Struct, frozen=True, gc=False, tag="image", omit_defaults=True):
     """An image by the digest of its bytes; the bytes travel beside the request (`ModelRequest.blobs`)."""
 
     digest: str
@@ -62,7 +68,7 @@ class Image(msgspec.Struct, frozen=True, tag="image", omit_defaults=True):
 Part = Text | Image
 
 
-class Reasoning(msgspec.Struct, frozen=True, tag="reasoning", omit_defaults=True):
+class Reasoning(msgspec.Struct, frozen=True, gc=False, tag="reasoning", omit_defaults=True):
     """What the model thought. opaque: the provider's own item as JSON text, kept as it came, sent back to it only."""
 
     text: str = ""
@@ -70,7 +76,7 @@ class Reasoning(msgspec.Struct, frozen=True, tag="reasoning", omit_defaults=True
     opaque: str = ""
 
 
-class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True):
+class ToolCall(msgspec.Struct, frozen=True, gc=False, tag="tool_call", omit_defaults=True):
     """A request to use a tool. `arguments` is the text that the model produced, valid JSON or not.
 
     call_id: ours, unique in the session, 9 letters and digits (the narrowest rule of any provider). An adapter leaves
@@ -91,20 +97,20 @@ OutputItem = Text | Reasoning | ToolCall
 # --- the request
 
 
-class UserItem(msgspec.Struct, frozen=True, tag="user"):
+class UserItem(msgspec.Struct, frozen=True, gc=False, tag="user"):
     """Something said to the model: a user's message, a note of the harness, a result that came late."""
 
     parts: tuple[Part, ...]
 
 
-class AssistantItem(msgspec.Struct, frozen=True, tag="assistant"):
+class AssistantItem(msgspec.Struct, frozen=True, gc=False, tag="assistant"):
     """One earlier response of a model, with its parts in the order they came."""
 
     output: tuple[OutputItem, ...]
     provider: str = ""
 
 
-class ToolResultItem(msgspec.Struct, frozen=True, tag="tool_result"):
+class ToolResultItem(msgspec.Struct, frozen=True, gc=False, tag="tool_result"):
     """The one result of one call: what it returned, why it was refused, or that it is still running."""
 
     call_id: str
@@ -116,7 +122,7 @@ class ToolResultItem(msgspec.Struct, frozen=True, tag="tool_result"):
 Item = UserItem | AssistantItem | ToolResultItem
 
 
-class ToolSchema(msgspec.Struct, frozen=True):
+class ToolSchema(msgspec.Struct, frozen=True, gc=False):
     """A tool as the model sees it. `parameters` is a JSON Schema whose top level is an object."""
 
     name: str
@@ -124,7 +130,7 @@ class ToolSchema(msgspec.Struct, frozen=True):
     parameters: dict[str, Any]
 
 
-class ModelSettings(msgspec.Struct, frozen=True, omit_defaults=True):
+class ModelSettings(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """What a caller may set for every request of a session. None leaves it to the provider."""
 
     max_output_tokens: int | None = None
@@ -133,7 +139,7 @@ class ModelSettings(msgspec.Struct, frozen=True, omit_defaults=True):
     cache_key: str | None = None
 
 
-class ModelRequest(msgspec.Struct, frozen=True):
+class ModelRequest(msgspec.Struct, frozen=True, gc=False):
     """Everything one turn sends. `allow_tools` False: the tools stay declared, but none may be called.
 
     blobs: the bytes of every Image in `items`, by digest; filled in by the coordinator, not part of the digest.
@@ -157,7 +163,7 @@ class StopReason(enum.StrEnum):
     PAUSED = "paused"  # the provider asks for the response to be sent back so that it goes on
 
 
-class ModelResponse(msgspec.Struct, frozen=True, omit_defaults=True):
+class ModelResponse(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A response that came to its proper end.
 
     attempts: how many requests it took, failed ones included. lost_usage: what the failed ones cost, where known; not
@@ -176,15 +182,15 @@ class ModelResponse(msgspec.Struct, frozen=True, omit_defaults=True):
 # --- live pieces
 
 
-class TextDelta(msgspec.Struct, frozen=True, tag="text_delta"):
+class TextDelta(msgspec.Struct, frozen=True, gc=False, tag="text_delta"):
     text: str
 
 
-class ReasoningDelta(msgspec.Struct, frozen=True, tag="reasoning_delta"):
+class ReasoningDelta(msgspec.Struct, frozen=True, gc=False, tag="reasoning_delta"):
     text: str
 
 
-class ToolCallDelta(msgspec.Struct, frozen=True, tag="tool_call_delta"):
+class ToolCallDelta(msgspec.Struct, frozen=True, gc=False, tag="tool_call_delta"):
     """A piece of a call's arguments. `index` counts the calls of this response from 0; `name` comes with the first."""
 
     index: int
@@ -192,7 +198,7 @@ class ToolCallDelta(msgspec.Struct, frozen=True, tag="tool_call_delta"):
     arguments: str
 
 
-class AttemptDropped(msgspec.Struct, frozen=True, tag="attempt_dropped"):
+class AttemptDropped(msgspec.Struct, frozen=True, gc=False, tag="attempt_dropped"):
     """All deltas of this turn so far are void: the attempt failed and another one begins after `retry_in_s` seconds."""
 
     reason: str

@@ -656,3 +656,23 @@ async def test_an_operation_that_cannot_be_cancelled_does_not_stop_the_log() -> 
             world.handler.end(world.handler.started[0], Status.COMPLETED)
         assert (await run.result()).outcome == "cancelled"
         await world.checked(session.id)
+
+
+async def test_a_message_that_comes_while_a_run_is_being_cancelled_starts_the_next_one() -> None:
+    world = World()
+    world.handler.obeys_cancel = False
+    async with world.open() as session, trio.open_nursery() as nursery:
+        run = await session.start_run("go")
+        await settle()
+        world.model.answer(calls=[call("a")])
+        await settle()
+        nursery.start_soon(session.cancel)
+        await settle()
+        await run.steer("and then this")
+        world.handler.end(world.handler.started[0])
+        assert (await run.result()).outcome == "cancelled"
+        await settle()
+        following = session.current_run
+        assert following is not None and last_said(world) == "and then this"
+        await answered(world, following)
+        await world.checked(session.id)
