@@ -10,6 +10,8 @@ import types
 from collections.abc import Coroutine, Generator
 from typing import Any, TypeVar, cast
 
+import outcome
+
 T = TypeVar("T")
 
 
@@ -42,4 +44,7 @@ def driven(coroutine: Coroutine[Any, Any, T], leash: Leash) -> Generator[Any, An
         try:
             value = yield trap
         except BaseException as raised:  # noqa: BLE001  (handed on, whatever it is)
-            error = Abandoned() if leash.abandoned else raised
+            error = raised
+        # trio sends errors as values, which its own code unwraps inside the coroutine.
+        if leash.abandoned and (error is not None or isinstance(value, outcome.Error)):
+            error = Abandoned()
