@@ -18,7 +18,7 @@ LEASE_TTL_S = 10.0
 """Seconds a lease outlives its last renewal when nothing can be known about its holder."""
 
 
-class NewRecord(msgspec.Struct, frozen=True):
+class NewRecord(msgspec.Struct, frozen=True, gc=False):
     """A record that has not been appended yet. `data` is JSON text in UTF-8, opaque to the store."""
 
     kind: str
@@ -27,7 +27,7 @@ class NewRecord(msgspec.Struct, frozen=True):
     data: bytes
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, gc=False):
     """One committed record. `session_id` is the session that owns the row: an ancestor's below a fork point."""
 
     session_id: str
@@ -39,7 +39,7 @@ class Record(msgspec.Struct, frozen=True):
     hash: bytes
 
 
-class SessionInfo(msgspec.Struct, frozen=True):
+class SessionInfo(msgspec.Struct, frozen=True, gc=False):
     """One session's row. `length` counts inherited records too: it is the last sequence number."""
 
     id: str
@@ -54,7 +54,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
     holder: str | None = None  # who holds the lease now, for people; None when nobody does
 
 
-class StoredInput(msgspec.Struct, frozen=True):
+class StoredInput(msgspec.Struct, frozen=True, gc=False):
     """One entry of a session's durable inbox. `position` grows in the order of commits."""
 
     session_id: str
@@ -64,14 +64,14 @@ class StoredInput(msgspec.Struct, frozen=True):
     data: bytes
 
 
-class SessionCopy(msgspec.Struct, frozen=True):
+class SessionCopy(msgspec.Struct, frozen=True, gc=False):
     """A session on its way from one store to another: its row, and the records that it owns itself, hashes included."""
 
     info: SessionInfo
     records: tuple[Record, ...]
 
 
-class Damage(msgspec.Struct, frozen=True):
+class Damage(msgspec.Struct, frozen=True, gc=False):
     """One thing that `verify` found wrong. `seq` is None when it concerns the session as a whole."""
 
     session_id: str
