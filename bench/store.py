@@ -175,10 +175,10 @@ def real_events(rows: int) -> list[NewRecord]:
 
 
 async def folding(folder: Path, rows: int) -> list[Figure]:
-    """Read, decode and fold a log of real events, against reading and decoding alone, and a resume of it.
+    """Read, decode and fold a log of real events, against read and decode alone; and a resume of it.
 
-    The goal is against the same read (hashes checked) and typed decode without the fold; beside it, against sqlite3's own
-    rows and untyped JSON.
+    The goal is against the same read (hashes checked) and typed decode without the fold; beside it, against sqlite3's
+    own rows and untyped JSON.
     """
     import harness
     from harness.history import fold

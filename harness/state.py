@@ -98,6 +98,9 @@ class RunSpan(msgspec.Struct, frozen=True, gc=False):
     last_seq: int
 
 
+NO_ITEMS: Final[Vector[Item]] = Vector()
+
+
 class Sent:
     """The items that are fixed: they were in a request, or are the model's own. An unchanging value.
 
@@ -107,19 +110,18 @@ class Sent:
 
     __slots__ = ("_known", "images", "items")
 
-    def __init__(self) -> None:
-        self.items: Vector[Item] = Vector()
-        self.images: tuple[str, ...] = ()
-        self._known: tuple[int, bytes, int] = (0, b"", 0)  # of how many items, digest and characters
+    def __init__(
+        self,
+        items: Vector[Item] = NO_ITEMS,
+        images: tuple[str, ...] = (),
+        known: tuple[int, bytes, int] = (0, b"", 0),  # of how many items, digest and characters
+    ) -> None:
+        self.items, self.images, self._known = items, images, known
 
     def extended(self, items: list[Item]) -> Sent:
         """A version with more items at its end; this one stays as it is."""
-        new = Sent()
-        new.items = self.items.extended(items)
         found = tr.images(items)
-        new.images = (*self.images, *found) if found else self.images
-        new._known = self._known
-        return new
+        return Sent(self.items.extended(items), (*self.images, *found) if found else self.images, self._known)
 
     @property
     def digest(self) -> bytes:
@@ -342,11 +344,11 @@ def _turn_started(state: SessionState, event: ev.TurnStarted, seq: int) -> Sessi
 def _turn_finished(state: SessionState, event: ev.TurnFinished, seq: int) -> SessionState:
     turn = state.turn
     started = turn.seq if turn else seq
-    calls, unanswered = dict(state.calls), []
-    for item in event.output:
-        if isinstance(item, ToolCall):
-            calls[item.call_id] = Call(item.call_id, event.turn_id, item.name, item.arguments)
-            unanswered.append(item.call_id)
+    made = {
+        item.call_id: Call(item.call_id, event.turn_id, item.name, item.arguments)
+        for item in event.output
+        if isinstance(item, ToolCall)
+    }
     spoken = tr.spoken(event.output, event.provider)
     run = state.run
     if run is not None:
@@ -363,11 +365,11 @@ def _turn_finished(state: SessionState, event: ev.TurnFinished, seq: int) -> Ses
         seq=seq,
         turn=None,
         run=run,
-        calls=calls,
-        unanswered=tuple(unanswered),
+        calls={**state.calls, **made} if made else state.calls,
+        unanswered=tuple(made),
         outputs=state.outputs.extended([(event.turn_id, len(state.sent.items))]),
         sent=state.sent.extended([spoken]) if spoken else state.sent,
-        undelivered=tuple(news for news in state.undelivered if news.seq > started),
+        undelivered=tuple([news for news in state.undelivered if news.seq > started]),
         last_stop=event.stop,
         last_turn_id=event.turn_id,
         usage=state.usage + event.usage,

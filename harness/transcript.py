@@ -132,13 +132,12 @@ def render(entries: Sequence[Entry], policy: Policy) -> tuple[list[Item], list[O
 
 def spoken(output: tuple[OutputItem, ...], provider: str) -> AssistantItem | None:
     """A response as the history shows it: blank text is left out, and None stands for a response with nothing in it."""
-    kept = tuple(
-        item
-        for item in output
-        if not (isinstance(item, Text) and not item.text.strip())
-        and not (isinstance(item, Reasoning) and not item.text.strip() and not item.opaque)
-    )
-    return AssistantItem(kept, provider) if kept else None
+    kept = [item for item in output if isinstance(item, ToolCall) or item.text.strip() or _is_opaque(item)]
+    return AssistantItem(tuple(kept), provider) if kept else None
+
+
+def _is_opaque(item: OutputItem) -> bool:
+    return isinstance(item, Reasoning) and bool(item.opaque)
 
 
 def answer(output: Sequence[OutputItem]) -> str:
@@ -171,13 +170,16 @@ def _output_size(item: OutputItem) -> int:
 
 
 def _text_size(entry: Result) -> int:
-    return sum(len(part.text) for part in entry.parts if isinstance(part, Text))
+    return sum([len(part.text) for part in entry.parts if isinstance(part, Text)])
 
 
 def _shares(entries: Sequence[Entry], policy: Policy) -> int:
     """Characters that each result may have so that all of them fit in the step; short ones leave room to long ones."""
-    sizes = sorted(min(_text_size(entry), policy.result_max_chars) for entry in entries if isinstance(entry, Result))
+    sizes = [min(_text_size(entry), policy.result_max_chars) for entry in entries if isinstance(entry, Result)]
     room = policy.step_max_chars
+    if sum(sizes) <= room:
+        return policy.result_max_chars
+    sizes.sort()
     for position, needed in enumerate(sizes):
         share = room // (len(sizes) - position)
         if needed > share:
