@@ -43,6 +43,7 @@ class _Work:
 
     def __init__(self, group: OperationGroup, operation: Operation, *, fresh: bool, same_boot: bool) -> None:
         self._group = group
+        self.recorded = operation  # as its owner's log has it: what a handler may draw conclusions from
         self.operation = operation
         self.fresh, self.same_boot = fresh, same_boot
         self.folder = group.folder / _folder_name(operation.id)
@@ -227,7 +228,7 @@ class OperationGroup:
         work.begun.set()
         verb = handler.start if work.fresh else handler.recover
         try:
-            ended = await driven(verb(work.operation, work), work.leash)
+            ended = await driven(verb(work.recorded, work), work.leash)
         except (Exception, SystemExit) as error:  # noqa: BLE001
             # Whatever a handler raises is the operation's failure, also when a function calls sys.exit.
             ended = Ended(Status.FAILED, {"error": error_text(error)})

@@ -16,7 +16,7 @@ Written by us: `script`, a command too long to be an argument.
 Never twice: a supervisor's first act is to create `claim`, which only one can do, and it runs the command only then.
 Whoever wants the command to run may therefore start a supervisor at any time; if the claim was taken it leaves with
 status CLAIMED and the caller attaches to what there is. Whoever wants a command that was perhaps never begun *not* to
-run takes the claim itself (`burn`), without words in it; that, or a supervisor that died between two lines, is all that
+run takes the claim itself (`burn`). That, or the empty claim of a supervisor that died between two lines, is all that
 is ever known of such a command. The claim is not synced to disk: after a power cut the boot mark of the folder
 (`operations.boot`) tells that its absence proves nothing.
 """
@@ -24,6 +24,7 @@ is ever known of such a command. The claim is not synced to disk: after a power 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import importlib.resources
 import os
 import shutil
@@ -51,6 +52,7 @@ NOT_BEGUN: Final = 74
 
 TERM_GRACE_S: Final = 2.0
 KILL_ROUNDS: Final = 20
+SETTLE_S: Final = 1.0
 STRAY_DRAIN_S: Final = 0.2
 DRAIN_S: Final = 5.0
 ARGUMENT_BYTES: Final = 100_000
@@ -82,6 +84,12 @@ class Traces:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
+    @property
+    def mark(self) -> str:
+        """What tells the command's processes from all others of this machine."""
+        # Of the folder, not of the operation's id alone: two owners that name alike must not end each other's work.
+        return hashlib.blake2b(os.fsencode(self.folder.absolute()), digest_size=12).hexdigest()
+
     def _words(self, name: str) -> list[str]:
         try:
             text = (self.folder / name).read_text()
@@ -98,21 +106,29 @@ class Traces:
         """The claim, once its holder has written it."""
         match self._words("claim"):
             case [pid, began, up, boot]:
-                return Claim(Process(int(pid), int(began)), float(up), boot)
+                with suppress(ValueError):
+                    return Claim(Process(int(pid), int(began)), float(up), boot)
         return None
+
+    @property
+    def claim_is_written(self) -> bool:
+        """Whether more words will not come: a claim has been written, or burnt."""
+        return bool(self._words("claim"))
 
     def exit(self) -> Exit | None:
         """The exit status, once there is one."""
         match self._words("status"):
             case ["exit", code, up]:
-                return Exit(int(code), float(up))
+                with suppress(ValueError):
+                    return Exit(int(code), float(up))
         return None
 
     def process(self, name: str) -> Process | None:
         """The process that is recorded as `command` or `relay`."""
         match self._words(name):
             case [pid, began]:
-                return Process(int(pid), int(began))
+                with suppress(ValueError):
+                    return Process(int(pid), int(began))
         return None
 
     def has(self, name: str) -> bool:
@@ -124,7 +140,8 @@ def burn(folder: Path) -> bool:
     """Take the claim so that the command never runs. False when a supervisor has it, or had it."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
-        (folder / "claim").touch(exist_ok=False)
+        with (folder / "claim").open("x") as file:
+            file.write("burnt\n")
     except FileExistsError:
         return False
     return True
@@ -145,13 +162,13 @@ def _unbuffer() -> str:
 
 
 def spawn(
-    folder: Path, command: Sequence[str], *, cwd: str, mark: str, env: Mapping[str, str], segment_bytes: int
+    folder: Path, command: Sequence[str], *, cwd: str, env: Mapping[str, str], segment_bytes: int
 ) -> tuple[int, int]:
     """Start a supervisor for `command`; (its process id, a descriptor that tells its end). Both are the caller's.
 
     Raises CannotStart when the system refuses.
     """
-    marks = ":".join(filter(None, (env.get(MARK), mark)))
+    marks = ":".join(filter(None, (env.get(MARK), Traces(folder).mark)))
     layout = map(str, (folder, cwd, boot_id(), marks, segment_bytes, HEAD_SEGMENTS, TAIL_SEGMENTS, _unbuffer()))
     ends: list[int] = []
     try:
@@ -227,7 +244,7 @@ async def _reap_later(pid: int, pidfd: int) -> None:
 
 
 def start(
-    folder: Path, command: str, *, cwd: str, mark: str, env: Mapping[str, str], segment_bytes: int = SEGMENT_BYTES
+    folder: Path, command: str, *, cwd: str, env: Mapping[str, str], segment_bytes: int = SEGMENT_BYTES
 ) -> Watched:
     """Have a shell run `command`, unless somebody has claimed it: then the supervisor ends at once with CLAIMED.
 
@@ -242,7 +259,7 @@ def start(
         except OSError as error:
             raise CannotStart(f"the command could not be written down: {error}") from error
         words = [shell, str(folder / "script")]
-    pid, pidfd = spawn(folder, words, cwd=cwd, mark=mark, env=env, segment_bytes=segment_bytes)
+    pid, pidfd = spawn(folder, words, cwd=cwd, env=env, segment_bytes=segment_bytes)
     row = look_up(pid)
     return Watched(row.process if row else Process(pid, 0), pidfd, is_child=True)
 
@@ -266,14 +283,14 @@ def ran_for_s(traces: Traces) -> float | None:
     return max(0.0, uptime_s() - claim.uptime_s) if claim.boot == boot_id() else None
 
 
-def family(traces: Traces, mark: str) -> Family:
+def family(traces: Traces) -> Family:
     """What tells the command's processes from others."""
     claim = traces.claim()
     same_boot = claim is not None and claim.boot == boot_id()
-    return Family(traces.process("command") if same_boot else None, mark)
+    return Family(traces.process("command") if same_boot else None, traces.mark)
 
 
-async def drain(traces: Traces, scanner: Scanner, mark: str) -> list[Process]:
+async def drain(traces: Traces, scanner: Scanner) -> list[Process]:
     """After the command's end: let its output settle; what it left running.
 
     Ends with the relay, which has then written everything. While a process that was left behind holds the pipe, the
@@ -281,7 +298,7 @@ async def drain(traces: Traces, scanner: Scanner, mark: str) -> list[Process]:
     """
     relay = traces.process("relay")
     pidfd = None if relay is None else open_pidfd(relay)
-    strays = await scanner.members(family(traces, mark))
+    strays = await scanner.members(family(traces))
     if pidfd is None:
         return strays
     try:
@@ -292,13 +309,13 @@ async def drain(traces: Traces, scanner: Scanner, mark: str) -> list[Process]:
     return strays
 
 
-async def end(traces: Traces, scanner: Scanner, mark: str, supervisor: Watched | None) -> list[Process]:
+async def end(traces: Traces, scanner: Scanner, supervisor: Watched | None) -> list[Process]:
     """End the command and everything that it started; what survived even SIGKILL.
 
     SIGTERM, up to TERM_GRACE_S, then SIGKILL until a scan finds nothing. Its group is signalled as one, against
     processes that multiply; then each member, for those that left the group.
     """
-    ours = family(traces, mark)
+    ours = family(traces)
     _signal_group(ours.leader, signal.SIGTERM)
     members = await scanner.members(ours)
     for member in members:
@@ -312,7 +329,7 @@ async def end(traces: Traces, scanner: Scanner, mark: str, supervisor: Watched |
             members = [member for member in members if is_alive(member)]
             await trio.sleep(0.02)
     for _ in range(KILL_ROUNDS):
-        ours = family(traces, mark)
+        ours = family(traces)
         members = await scanner.members(ours)
         if not members:
             break

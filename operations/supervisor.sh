@@ -19,6 +19,13 @@ me() {
     began=${20}
 }
 
+# The same of another process that surely lives.
+of() {
+    read -r line <"/proc/$1/stat"
+    set -- "$1" ${line##*) }
+    began=${21}
+}
+
 # The claim: of all who try, only one creates the file. Whoever fails leaves everything as it is.
 me
 read -r up _ </proc/uptime
@@ -34,8 +41,6 @@ printf '%-40s\n' running >"$d/status" || exit 74
 # command itself holds: `> /dev/stdout` would empty it, and nothing would bound it.
 relay() {
     trap '' INT QUIT HUP
-    me
-    printf '%s %s\n' "$pid" "$began" >"$d/relay"
     n=0
     while :; do
         name=$(printf '%s/output.%06d' "$d" "$n")
@@ -57,6 +62,9 @@ relay() {
     relay
 ) &
 exec 3<&-
+# Here, not in the relay: whoever collects the output must find this even if the command was faster than the relay.
+of "$!"
+printf '%s %s\n' "$!" "$began" >"$d/relay" || exit 74
 
 # In the foreground, since a shell makes background commands ignore the interrupt signal. The subshell becomes the
 # command, so the id it records is the command's; setsid gives that a session and a process group of its own, which

@@ -116,7 +116,6 @@ class ShellHandler:
             context.folder,
             arguments.command,
             cwd=arguments.cwd,
-            mark=operation.id,
             env={**os.environ, **QUIET, **arguments.env},
             segment_bytes=self._segment_bytes,
         )
@@ -144,7 +143,7 @@ class ShellHandler:
         if traces.claim() is None:
             return _unknown("its supervisor was stopped as it began")
         if traces.exit() is None and context.cancelling:
-            await process.end(traces, self._scanner, operation.id, None)
+            await process.end(traces, self._scanner, None)
         return await self._collected(operation, arguments, context, Status.COMPLETED)
 
     async def _attached(
@@ -156,7 +155,7 @@ class ShellHandler:
             status = await self._waited(operation, context, run, supervisor)
             if status is not Status.COMPLETED:
                 traces = process.Traces(context.folder)
-                survivors = await process.end(traces, self._scanner, operation.id, supervisor)
+                survivors = await process.end(traces, self._scanner, supervisor)
         finally:
             supervisor.let_go()
         if supervisor.code == process.CLAIMED:
@@ -194,7 +193,7 @@ class ShellHandler:
     ) -> Ended:
         """The result from what is in the folder, once the command has ended."""
         traces = process.Traces(context.folder)
-        strays = await process.drain(traces, self._scanner, operation.id)
+        strays = await process.drain(traces, self._scanner)
         strays = sorted({*strays, *(survivors or [])}, key=lambda stray: stray.pid)
         result = await trio.to_thread.run_sync(self._result, arguments, traces, status is Status.FAILED)
         result["strays"] = [stray.pid for stray in strays if is_alive(stray)]
@@ -226,8 +225,8 @@ class ShellHandler:
 
 async def _settled_claim(traces: process.Traces) -> None:
     """A supervisor that is just writing its claim needs a moment; one that died there never will."""
-    with trio.move_on_after(process.TERM_GRACE_S):
-        while traces.claim() is None:  # noqa: ASYNC110  (another process writes it)
+    with trio.move_on_after(process.SETTLE_S):
+        while not traces.claim_is_written:  # noqa: ASYNC110  (another process writes it)
             await trio.sleep(0.01)
 
 
