@@ -169,12 +169,13 @@ class OperationGroup:
     # --- one operation
 
     def _check_new(self, operations: Sequence[Operation], allowed: set[Status]) -> None:
-        ids = [operation.id for operation in operations]
+        seen = set(self._works)
         for operation in operations:
             if operation.status not in allowed:
                 raise ValueError(f"operation {operation.id!r} is {operation.status.value} and cannot be begun here.")
-            if operation.id in self._works or ids.count(operation.id) > 1:
+            if operation.id in seen:
                 raise ValueError(f"operation {operation.id!r} is here already. Use each id once.")
+            seen.add(operation.id)
 
     def _begin(self, work: _Work) -> None:
         operation = work.operation

@@ -316,12 +316,14 @@ async def end(traces: Traces, scanner: Scanner, supervisor: Watched | None) -> l
     processes that multiply; then each member, for those that left the group.
     """
     ours = family(traces)
-    _signal_group(ours.leader, signal.SIGTERM)
+    # A stopped process cannot act on SIGTERM until it goes on.
+    gently = (signal.SIGTERM, signal.SIGCONT)
+    for number in gently:
+        _signal_group(ours.leader, number)
     members = await scanner.members(ours)
     for member in members:
-        send(member, signal.SIGTERM)
-    # A stopped process cannot act on SIGTERM until it goes on.
-    _signal_group(ours.leader, signal.SIGCONT)
+        for number in gently:
+            send(member, number)
     with trio.move_on_after(TERM_GRACE_S):
         if supervisor is not None:
             await supervisor.wait()

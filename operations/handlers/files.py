@@ -25,10 +25,11 @@ def read_plain(path: str, max_bytes: int) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
         raise NotReadable(f"{path}: {_why(error)}") from error
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        raise NotReadable(f"{path}: is {_kind(mode)}, not a file")
     with os.fdopen(descriptor, "rb") as file:
-        mode = os.fstat(descriptor)
-        if not stat.S_ISREG(mode.st_mode):
-            raise NotReadable(f"{path}: is {_kind(mode.st_mode)}, not a file")
         try:
             # One more than allowed: a file can grow after its size was asked for.
             data = file.read(max_bytes + 1)

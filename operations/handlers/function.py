@@ -68,8 +68,9 @@ class FunctionHandler:
         self._in_threads.add(operation_id)
         try:
             # A limiter of its own: threads that were abandoned must not use up the places of others.
-            returned = await trio.to_thread.run_sync(
-                function, arguments, abandon_on_cancel=True, limiter=trio.CapacityLimiter(1)
+            # In a tuple: trio takes a thread that returns a coroutine for a mistake.
+            (returned,) = await trio.to_thread.run_sync(
+                lambda: (function(arguments),), abandon_on_cancel=True, limiter=trio.CapacityLimiter(1)
             )
         finally:
             self._in_threads.discard(operation_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -279,10 +280,8 @@ async def test_work_that_swallows_its_cancellation_is_given_up_after_the_grace(t
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(trio.sleep_forever)
                 while True:
-                    try:
+                    with suppress(trio.Cancelled):
                         await trio.sleep(60)
-                    except trio.Cancelled:
-                        pass
         finally:
             left.append(context.folder.name)
 
@@ -300,10 +299,8 @@ async def test_work_that_swallows_its_cancellation_is_given_up_after_the_grace(t
 async def test_a_time_limit_that_the_work_ignores_ends_it_as_unknown(tmp_path: Path) -> None:
     async def work(context: Context) -> Ended:
         while True:
-            try:
+            with suppress(trio.Cancelled):
                 await trio.sleep(60)
-            except trio.Cancelled:
-                pass
 
     async with group_of(tmp_path, handlers=[Doing(work)], cancel_grace_s=0.1) as group:
         end = await run(group, doing(timeout_s=0.05))
@@ -314,10 +311,8 @@ async def test_a_time_limit_that_the_work_ignores_ends_it_as_unknown(tmp_path: P
 async def test_closing_does_not_wait_for_work_that_ignores_it(tmp_path: Path) -> None:
     async def work(context: Context) -> Ended:
         while True:
-            try:
+            with suppress(trio.Cancelled):
                 await trio.sleep(60)
-            except trio.Cancelled:
-                pass
 
     with trio.fail_after(10):
         async with group_of(tmp_path, handlers=[Doing(work)], cancel_grace_s=0.1) as group:

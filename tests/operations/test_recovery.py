@@ -175,7 +175,8 @@ async def test_a_command_that_was_itself_killed_is_collected(tmp_path: Path) -> 
 async def test_a_process_id_that_came_again_is_not_taken_for_ours(tmp_path: Path, field: str) -> None:
     folder = tmp_path / "operations" / "op"
     folder.mkdir(parents=True)
-    with subprocess.Popen(["sleep", "1000"], start_new_session=True) as stranger:
+    stranger = await trio.lowlevel.open_process(["sleep", "1000"], start_new_session=True)
+    try:
         row = look_up(stranger.pid)
         assert row is not None
         began = row.process.began - 1 if field == "began" else row.process.began
@@ -188,7 +189,9 @@ async def test_a_process_id_that_came_again_is_not_taken_for_ours(tmp_path: Path
             assert end.status is Status.UNKNOWN
             assert result(end)["strays"] == []
         assert stranger.poll() is None, "a stranger was killed"
+    finally:
         stranger.kill()
+        await stranger.wait()
 
 
 @pytest.mark.parametrize("words", ["", "12", "a b c d\n", "1 2 3.0 boot", "\udcff"])
