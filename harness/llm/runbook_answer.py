@@ -50,7 +50,7 @@ _SHAPES: Final = (
     (re.compile(rf"exit status (?P<exit>-?\d+){_SECONDS}"), ""),
     (re.compile(r"timed out after (?P<seconds>\d+(?:\.\d+)?) s"), "timed out"),
     (re.compile(rf"killed by (?P<exit>\S+){_SECONDS}"), ""),
-    (re.compile(r"cancelled[^(\n]*" + _SECONDS), "cancelled"),
+    (re.compile(rf"cancelled.*?{_SECONDS}$"), "cancelled"),
     (re.compile("outcome unknown"), "unknown"),
     (re.compile("not run"), "not run"),
 )
