@@ -7,6 +7,7 @@ Must not know: processes, handlers, or what follows from a machine having been r
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -25,6 +26,11 @@ def boot_id() -> str:
 def uptime_s() -> float:
     """Seconds since the machine started, suspended time included, by the clock that the supervisor reads too."""
     return float(Path("/proc/uptime").read_text().split()[0])
+
+
+def boottime_s() -> float:
+    """The same from the kernel's own clock, without reading a file: for what only this package compares."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class BootMark:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 import trio
 
-from operations.boot import boot_id, uptime_s
+from operations.boot import boot_id, boottime_s
 from operations.operation import Context, Ended, Operation, Status
 
 LIMIT: Final = 100_000
@@ -43,7 +43,7 @@ class TimerHandler:
         if not (math.isfinite(seconds) and seconds >= 0):
             return Ended(Status.FAILED, {"error": f"seconds has to be a number of 0 or more, not {seconds!r}."})
         await context.running(
-            {"due_uptime_s": uptime_s() + seconds, "boot": boot_id(), "due_unix_s": time.time() + seconds}
+            {"due_boottime_s": boottime_s() + seconds, "boot": boot_id(), "due_unix_s": time.time() + seconds}
         )
         await trio.sleep(seconds)
         return Ended(Status.COMPLETED, {})
@@ -63,5 +63,5 @@ class TimerHandler:
 
 def _left_s(checkpoint: dict[str, Any]) -> float:
     if checkpoint.get("boot") == boot_id():
-        return max(0.0, float(checkpoint["due_uptime_s"]) - uptime_s())
+        return max(0.0, float(checkpoint["due_boottime_s"]) - boottime_s())
     return max(0.0, float(checkpoint["due_unix_s"]) - time.time())

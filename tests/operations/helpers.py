@@ -53,12 +53,14 @@ async def group_of(
 async def ends(group: OperationGroup, *ids: str, within_s: float = DEADLINE_S) -> dict[str, Update]:
     """Wait until these have ended; the terminal update of each."""
     found: dict[str, Update] = {}
+    missing = set(ids)
     with trio.fail_after(within_s):
-        while not set(ids) <= set(found):
+        while missing:
             update = await group.updates.receive()
             if update.status in TERMINAL:
                 assert update.operation_id not in found, "ended twice"
                 found[update.operation_id] = update
+                missing.discard(update.operation_id)
     return found
 
 
