@@ -12,7 +12,7 @@ by this object instead. A reply that repeats is never used.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import trio
@@ -41,6 +41,7 @@ PROVIDER: Final = "scripted"
 PIECE_CHARS: Final = 24
 """Characters of a streamed piece."""
 
+Key = tuple[object, ...] | None
 Answer = ModelResponse | None
 Playable = Reply | Mapping[str, Any] | Callable[[ModelRequest], Answer | Awaitable[Answer]]
 
@@ -57,6 +58,7 @@ class Scripted:
         self.name = name
         self._replies = [reply if callable(reply) else _read(reply) for reply in replies]
         self._invisible: set[int] = set()
+        self._said: dict[int, set[Key]] = {}
 
     @classmethod
     def from_file(cls, path: str) -> Scripted:
@@ -65,7 +67,7 @@ class Scripted:
 
     async def respond(self, request: ModelRequest, *, emit: Emit) -> ModelResponse:
         """Play the first fitting reply. Raises the ModelError that it holds, or BAD_REQUEST when none fits."""
-        used = used_replies(self._replies, request.items) | self._invisible
+        used = used_replies(self._replies, request.items, said=self._said, gone=self._invisible)
         for index, reply in enumerate(self._replies):
             if isinstance(reply, Reply):
                 if index in used or not fits(reply, request.items):
@@ -96,8 +98,10 @@ class Scripted:
             raise
         if response is None:
             return None
-        if _key(response.output) is None:
+        key = _key(response.output)
+        if key is None:
             self._invisible.add(index)
+        self._said.setdefault(index, set()).add(key)
         emit_output(response.output, emit)
         return ModelResponse(
             response.output,
@@ -141,31 +145,40 @@ def fits(reply: Reply, items: Sequence[Item]) -> bool:
     )
 
 
-def used_replies(replies: Sequence[Reply | Callable[..., Any]], items: Sequence[Item]) -> set[int]:
-    """Indices of the replies that the history shows as said.
+def used_replies(
+    replies: Sequence[Reply | Callable[..., Any]],
+    items: Sequence[Item],
+    *,
+    said: Mapping[int, set[Key]] = {},  # never changed
+    gone: Collection[int] = (),
+) -> set[int]:
+    """Indices of the replies that are used: those in `gone`, and those that the history shows.
 
-    A response that equals no written reply was made by a function: by the first one that is not used yet.
+    said: what the functions among the replies have said before, by index. A response of this model that equals nothing
+    known was made by a function in another process: by the first one that is not used yet.
     """
-    keys = [None if callable(reply) or reply.repeat else _key_of(reply) for reply in replies]
+    keys = [said.get(i, set()) if callable(reply) else {_key_of(reply)} for i, reply in enumerate(replies)]
     repeated = {_key_of(reply) for reply in replies if isinstance(reply, Reply) and reply.repeat}
-    used: set[int] = set()
+    used = set(gone)
+    free = [i for i, reply in enumerate(replies) if i not in used and not (isinstance(reply, Reply) and reply.repeat)]
     for item in items:
-        if not (isinstance(item, AssistantItem) and item.provider == PROVIDER):
+        if not isinstance(item, AssistantItem):
             continue
         key = _key(item.output)
-        said = next((index for index, each in enumerate(keys) if each == key and index not in used), None)
-        if said is None and key not in repeated:
-            said = next((i for i, reply in enumerate(replies) if callable(reply) and i not in used), None)
-        if said is not None:
-            used.add(said)
+        found = next((index for index in free if key in keys[index]), None)
+        if found is None and key not in repeated and item.provider == PROVIDER:
+            found = next((index for index in free if callable(replies[index])), None)
+        if found is not None:
+            free.remove(found)
+            used.add(found)
     return used
 
 
-def _key_of(reply: Reply) -> tuple[object, ...] | None:
+def _key_of(reply: Reply) -> Key:
     return None if reply.error is not None else _key(output_of(reply))
 
 
-def _key(output: Sequence[OutputItem]) -> tuple[object, ...] | None:
+def _key(output: Sequence[OutputItem]) -> Key:
     """What has to be equal for a response to be a reply; None when a history shows nothing of it."""
     parts: list[object] = []
     for item in output:
