@@ -15,6 +15,9 @@ from urllib.parse import urlsplit
 from harness.llm.client import HttpModel
 from harness.llm.providers import PROVIDERS, BadModel, MissingKey, Protocol, Provider, UnknownModel
 
+MESSAGES_VERSION: Final = "2026-10-21"
+"""The version of Anthropic's API that messages_wire.py writes for. From it on no request may set a temperature."""
+
 _KEY: Final = re.compile(r"[\x21-\x7e]+")
 
 
@@ -96,5 +99,5 @@ def _key(row: Provider, environ: Mapping[str, str], *, own_server: bool) -> str:
 
 def _headers(row: Provider, secret: str) -> dict[str, str]:
     if row.protocol is Protocol.MESSAGES:
-        return {"anthropic-version": "2023-06-01", **({"x-api-key": secret} if secret else {})}
+        return {"anthropic-version": MESSAGES_VERSION, **({"x-api-key": secret} if secret else {})}
     return {"authorization": f"Bearer {secret}"} if secret else {}

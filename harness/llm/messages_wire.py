@@ -41,6 +41,7 @@ def encode(
 
     max_tokens: the bound where the caller set none. adaptive: whether the model decides itself how long to think when
     an effort is set; older models take a budget instead.
+    The request's temperature is left out: the API no longer takes one.
     """
     settings = request.settings
     body: dict[str, Any] = {
@@ -60,8 +61,6 @@ def encode(
             body["tool_choice"] = {"type": "none"}
     if stream:
         body["stream"] = True
-    if settings.temperature is not None:
-        body["temperature"] = settings.temperature
     if settings.reasoning_effort is not None:
         body |= _thinking(settings.reasoning_effort, body["max_tokens"], adaptive=adaptive)
     return body
@@ -74,7 +73,7 @@ def _thinking(effort: str, max_tokens: int, *, adaptive: bool) -> dict[str, Any]
     if effort == "none":
         return {"thinking": {"type": "disabled"}}
     if adaptive:
-        return {"thinking": {"type": "adaptive"}, "output_config": {"effort": effort}}
+        return {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low" if effort == "minimal" else effort}}
     budget = min(_BUDGETS.get(effort, 24576), max_tokens - 1)
     return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget >= 1024 else {}
 
