@@ -20,13 +20,14 @@ _PLACES: Final = {
     ),
     "harness.history": "Events SessionSummary UnknownTurn fork read_events sessions",
     "harness.inbox": "submit",
-    "harness.llm": "MissingKey UnknownModel make_model",
+    "harness.llm": "BadModel MissingKey UnknownModel make_model",
     "harness.llm.model": (
         "AssistantItem AttemptDropped Delta ErrorKind Image Model ModelError ModelRequest ModelResponse "
         "ModelSettings Reasoning ReasoningDelta StopReason Text TextDelta ToolCall ToolCallDelta ToolResultItem "
         "ToolSchema Usage UserItem "
     ),
     "harness.llm.scripted": "Scripted",
+    "harness.llm.windows": "BadWindows",
     "harness.replaying": "Divergence Replay TurnRequest replay",
     "harness.result": "RunResult ToolCallResult",
     "harness.runtime": "open_store",
@@ -108,6 +109,7 @@ if TYPE_CHECKING:  # the same table for type checkers, which cannot follow a laz
     from harness.history import read_events as read_events
     from harness.history import sessions as sessions
     from harness.inbox import submit as submit
+    from harness.llm import BadModel as BadModel
     from harness.llm import MissingKey as MissingKey
     from harness.llm import UnknownModel as UnknownModel
     from harness.llm import make_model as make_model
@@ -133,6 +135,7 @@ if TYPE_CHECKING:  # the same table for type checkers, which cannot follow a laz
     from harness.llm.model import Usage as Usage
     from harness.llm.model import UserItem as UserItem
     from harness.llm.scripted import Scripted as Scripted
+    from harness.llm.windows import BadWindows as BadWindows
     from harness.replaying import Divergence as Divergence
     from harness.replaying import Replay as Replay
     from harness.replaying import TurnRequest as TurnRequest

@@ -12,6 +12,8 @@ import hashlib
 
 import msgspec
 
+from harness.compaction import summary_request
+from harness.events import Reason, TurnStarted
 from harness.llm.model import Item, ModelRequest
 from harness.state import SessionState, chain, segment
 from harness.transcript import Omission, images, render, size
@@ -58,9 +60,17 @@ def build(state: SessionState, *, limit: str = "") -> Built:
         new_items=tuple(item_digest(item) for item in new),
         new=tuple(new),
         chars=chars,
-        images=(*state.sent.images, *images(new)),
+        images=tuple(image.digest for image in (*state.sent.images, *images(new))),
         omissions=tuple(omissions),
     )
+
+
+def rebuilt(state: SessionState, event: TurnStarted) -> Built:
+    """The request that `event` announced, as it would be made from the state before it today."""
+    if event.reason is not Reason.COMPACTION:
+        return build(state, limit=event.limit)
+    asked = summary_request(state, event.covers)
+    return Built(asked.request, asked.digest, (), (), asked.chars, (), ())
 
 
 def item_digest(item: Item) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import msgspec
 import trio
@@ -16,6 +16,7 @@ import trio
 from harness import decide as rules
 from harness import events as ev
 from harness import ids
+from harness.compaction import cut, keep_from, summary_request
 from harness.context import Built, build
 from harness.deltas import DeltaHub
 from harness.errors import HarnessError
@@ -203,6 +204,10 @@ class Coordinator:
                     self._take_inputs(draft)
                 case rules.CallModel():
                     effects.append(self._call_model(draft, action))
+                case rules.Compact():
+                    effects.append(self._summarise(draft))
+                case rules.FinishCompaction():
+                    self._finish_compaction(draft)
                 case rules.InterruptTurn():
                     return self._with_interrupt(effects, action), rules.Wait()
                 case rules.CancelOperations():
@@ -277,16 +282,47 @@ class Coordinator:
                 limit=action.limit,
             )
         )
-        return lambda: self._start_turn(number, built)
-
-    # --- acting
-
-    def _start_turn(self, number: int, built: Built) -> None:
-        self._turn = TurnTask(number, self._hub)
 
         async def prepare() -> ModelRequest:
             return await self._with_blobs(built)
 
+        return lambda: self._start_turn(TurnTask(number, self._hub), prepare)
+
+    def _summarise(self, draft: Draft) -> Effect:
+        state = draft.state
+        run_id = state.run.run_id if state.run is not None else ""
+        covers = cut(state)
+        asked = summary_request(state, covers)
+        number = state.turns + 1
+        draft.add(
+            ev.TurnStarted(
+                ids.turn_id(number),
+                run_id,
+                state.config.model,
+                ev.Reason.COMPACTION,
+                asked.digest,
+                (),
+                len(asked.request.items),
+                asked.chars,
+                run_s=round(self._run_seconds(state, trio.current_time()), 3),
+                covers=covers,
+            )
+        )
+
+        async def prepare() -> ModelRequest:
+            return asked.request
+
+        # Nobody wants to watch a summary being written.
+        return lambda: self._start_turn(TurnTask(number, DeltaHub(), may_call=False), prepare)
+
+    def _finish_compaction(self, draft: Draft) -> None:
+        state = draft.state
+        draft.add(ev.ContextCompacted(state.seq, state.summary, keep_from(state)))
+
+    # --- acting
+
+    def _start_turn(self, turn: TurnTask, prepare: Callable[[], Awaitable[ModelRequest]]) -> None:
+        self._turn = turn
         self._nursery.start_soon(self._turn.run, self._model, prepare, self._wake)
 
     async def _with_blobs(self, built: Built) -> ModelRequest:

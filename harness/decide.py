@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from harness.compaction import can_compact, is_due, what_is_large
 from harness.events import Cause, Outcome, Reason, TurnFailed, Wake
 from harness.llm.model import ErrorKind, StopReason
 from harness.state import Call, Run, SessionState, Undelivered, is_cancelling, open_operations
@@ -75,6 +76,14 @@ class Beat(msgspec.Struct, frozen=True):
     call_ids: tuple[str, ...]
 
 
+class Compact(msgspec.Struct, frozen=True, gc=False):
+    """Start the turn that summarises the older part of the history."""
+
+
+class FinishCompaction(msgspec.Struct, frozen=True, gc=False):
+    """The summary is there: put it in the place of what it summarises."""
+
+
 class FinishRun(msgspec.Struct, frozen=True):
     """The run is over."""
 
@@ -88,7 +97,18 @@ class Wait(msgspec.Struct, frozen=True):
     for_s: float | None = None
 
 
-Action = CallModel | InterruptTurn | Translate | FinishCalls | CancelOperations | Beat | FinishRun | Wait
+Action = (
+    CallModel
+    | InterruptTurn
+    | Translate
+    | FinishCalls
+    | CancelOperations
+    | Beat
+    | Compact
+    | FinishCompaction
+    | FinishRun
+    | Wait
+)
 
 CUT_OFF: Final = (
     "this call was not run: your response was cut off at its length limit before the call was certainly complete. "
@@ -102,6 +122,8 @@ def decide(state: SessionState, now: Now) -> Action:
         return _translate(state, now)
     if ripe := state.ripe:
         return FinishCalls(tuple(call.call_id for call in ripe))
+    if state.summary:
+        return FinishCompaction()
     run = state.run
     if run is None:
         return _idle(state)
@@ -117,6 +139,8 @@ def decide(state: SessionState, now: Now) -> Action:
     action = _next(state, now)
     if limit and not isinstance(action, FinishRun):
         return _limited(state, limit)
+    if isinstance(action, CallModel) and is_due(state):
+        return Compact()
     return _no_later(action, _seconds_left(run, now))
 
 
@@ -170,11 +194,16 @@ def _cancel(state: SessionState, reason: str) -> CancelOperations | None:
 
 
 def _in_flight(state: SessionState, run: Run, now: Now, limit: str) -> Action:
-    """Rules 1 and 5: only an input cuts a turn off, or the time limit. The final answer is left in peace."""
+    """Rules 1 and 5: only an input cuts a turn off, or the time limit. The final answer is left in peace.
+
+    So is a summary: the message would only be told after another one.
+    """
     turn = state.turn
     if turn is None or turn.reason is Reason.FINAL_ANSWER:
         return Wait()
-    if any(news.kind is Reason.INPUT and news.seq > turn.seq for news in state.undelivered):
+    if turn.reason is not Reason.COMPACTION and any(
+        news.kind is Reason.INPUT and news.seq > turn.seq for news in state.undelivered
+    ):
         return InterruptTurn(Cause.INPUT)
     left_s = _seconds_left(run, now)
     if left_s is not None and left_s <= 0:
@@ -186,7 +215,11 @@ def _failed(state: SessionState, run: Run, failure: TurnFailed, limit: str) -> A
     """The run ends, but what its operations have under way is not thrown away for a model that cannot be reached."""
     if state.pending:
         return Wait()
+    if failure.error is ErrorKind.CONTEXT_TOO_LONG and can_compact(state) and not limit:
+        return Compact()
     line = f"{failure.error.value}: {failure.message}"
+    if failure.error is ErrorKind.CONTEXT_TOO_LONG:
+        line += f" ({what_is_large(state)})"
     if run.answered:
         return FinishRun(Outcome.LIMIT_REACHED, f"the limit of {limit or run.over} is reached; final answer: {line}")
     blocked = failure.error in (ErrorKind.CONTEXT_TOO_LONG, ErrorKind.CONTENT_REFUSED)

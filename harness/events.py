@@ -54,12 +54,16 @@ class Policy(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     coalesce_s: seconds to wait after the first undelivered result for others to join it.
     heartbeat_s: seconds without any event, while calls are pending, after which the model is called; 0 is never.
     result_max_chars: characters of one tool result. step_max_chars: of all new results of one request together.
+    window_tokens: what the model's context holds, None when unknown. compact_at: the share of it at which the history
+    is summarised.
     """
 
     coalesce_s: float = 1.0
     heartbeat_s: float = 600.0
     result_max_chars: int = 50_000
     step_max_chars: int = 200_000
+    window_tokens: int | None = None
+    compact_at: float = 0.8
     limits: Limits = Limits()
 
 
@@ -130,6 +134,7 @@ class Reason(enum.StrEnum):
     REJECTIONS = "rejections"
     HEARTBEAT = "heartbeat"
     CONTINUATION = "continuation"  # the provider paused its own response and asks for it back
+    COMPACTION = "compaction"  # the history nears the model's window: one call that summarises the older part
     FINAL_ANSWER = "final_answer"  # a limit is reached: one last call without tools
 
 
@@ -205,7 +210,7 @@ class TurnStarted(Event, frozen=True, gc=False, tag="turn_started"):
 
     digest: of the whole request. new_items: a short digest for each item that no earlier request of the log had, in
     order, so that a later difference can be named. items, chars: size of the request. run_s: seconds since the
-    run began.
+    run began. limit: the limit that makes this the final answer. covers: how many items a summarising turn summarises.
     """
 
     turn_id: str
@@ -218,6 +223,7 @@ class TurnStarted(Event, frozen=True, gc=False, tag="turn_started"):
     chars: int
     run_s: float = 0.0
     limit: str = ""
+    covers: int = 0
 
 
 class TurnFinished(Event, frozen=True, gc=False, tag="turn_finished"):
@@ -305,13 +311,12 @@ class ToolCallFinished(Event, frozen=True, gc=False, tag="tool_call_finished"):
 class ContextCompacted(Event, frozen=True, gc=False, tag="context_compacted"):
     """Items before the output of turn `keep_from` were replaced by `summary`; None replaced them all.
 
-    upto_seq: the last event that the summary covers.
+    upto_seq: the last event that the summary covers. What it cost is in the summarising turn before it.
     """
 
     upto_seq: int
     summary: str
     keep_from: str | None = None
-    usage: Usage = Usage()
 
 
 class RunFinished(Event, frozen=True, gc=False, tag="run_finished"):

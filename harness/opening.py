@@ -21,6 +21,7 @@ from harness.history import fold
 from harness.journal import Draft, utc_now
 from harness.llm import make_model
 from harness.llm.model import Model, ModelSettings
+from harness.llm.windows import window_of
 from harness.log import timestamp
 from harness.skill_files import SkillsRequest, find_skills
 from harness.state import SessionState, open_operations
@@ -95,11 +96,17 @@ def _policy(limits: ev.Limits | None, policy: ev.Policy | None) -> ev.Policy | N
     if policy is None:
         return None
     seconds = {"coalesce_s": policy.coalesce_s, "heartbeat_s": policy.heartbeat_s}
-    counts = {"result_max_chars": policy.result_max_chars, "step_max_chars": policy.step_max_chars}
+    counts: dict[str, int | None] = {
+        "result_max_chars": policy.result_max_chars,
+        "step_max_chars": policy.step_max_chars,
+    }
     for name, value in seconds.items():
         if not (math.isfinite(value) and value >= 0):
             raise BadInput(f"{name} has to be a number of seconds, zero or more, not {value!r}.")
     asked = policy.limits
+    if not 0 < policy.compact_at <= 1:
+        raise BadInput(f"compact_at has to be a share above 0 and up to 1, not {policy.compact_at!r}.")
+    counts["window_tokens"] = policy.window_tokens
     limited = {"turns": asked.turns, "tokens": asked.tokens, "seconds": asked.seconds, **counts}
     for name, number in {**limited, **asked.calls}.items():
         if number is not None and not (math.isfinite(number) and number > 0):
@@ -137,7 +144,7 @@ async def create(store: Store, wanted: Wanted, model_name: str) -> tuple[str, tu
         tools=registry.records(),
         workspace=workspace,
         settings=wanted.settings or ModelSettings(),
-        policy=wanted.policy or ev.Policy(),
+        policy=await _with_window(wanted.policy or ev.Policy(), model_name),
         title=wanted.title,
     )
     now = timestamp(utc_now())
@@ -175,16 +182,28 @@ async def prepare(store: Store, wanted: Wanted, session_id: str) -> tuple[Sessio
     registry = Registry(_merged(config.tools, given))
     _need_functions(state, registry)
     model, name, owned = made_model(config.model if wanted.model is None else wanted.model)
+    policy = wanted.policy
+    if policy is None and name != config.model:  # another model, another window
+        policy = msgspec.structs.replace(config.policy, window_tokens=None)
+    if policy is not None:
+        policy = await _with_window(policy, name)
     changes = ev.Settings(
         model=name if name != config.model else None,
         instructions=_changed(wanted.instructions, config.instructions),
         tools=registry.records() if registry.records() != config.tools else None,
         settings=_changed(wanted.settings, config.settings),
-        policy=_changed(wanted.policy, config.policy),
+        policy=_changed(policy, config.policy),
         workspace=_changed(wanted.workspace, config.workspace),
     )
     needed = changes if changes != ev.Settings() else None
     return state, Prepared(model, owned, registry, needed, warnings)
+
+
+async def _with_window(policy: ev.Policy, model: str) -> ev.Policy:
+    """The policy with the model's window, where the caller gave none and it is known."""
+    if policy.window_tokens is not None:
+        return policy
+    return msgspec.structs.replace(policy, window_tokens=await trio.to_thread.run_sync(window_of, model))
 
 
 def _not_skills_again(

@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from harness import events as ev
-from harness.context import Built, build, item_digest
+from harness.context import Built, item_digest, rebuilt
 from harness.history import read_events
 from harness.llm.model import ModelRequest
 from harness.state import SessionState, apply
@@ -91,7 +91,7 @@ class Replay:
         state = SessionState()
         for logged in self.events:
             if isinstance(logged.event, ev.TurnStarted):
-                yield logged, build(state, limit=logged.event.limit)
+                yield logged, rebuilt(state, logged.event)
             state = apply(state, logged)
 
 

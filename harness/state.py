@@ -17,7 +17,7 @@ import msgspec
 
 from harness import events as ev
 from harness import transcript as tr
-from harness.llm.model import AssistantItem, Item, ModelSettings, StopReason, Text, ToolCall, Usage
+from harness.llm.model import AssistantItem, Image, Item, ModelSettings, StopReason, Text, ToolCall, Usage
 from harness.persistent import Ledger, Vector
 from operations import TERMINAL, IllegalTransition, Operation, Status, Update, moved
 
@@ -61,6 +61,7 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
     turn_id: str
     seq: int
     reason: ev.Reason
+    covers: int = 0
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):
@@ -104,7 +105,7 @@ NO_ITEMS: Final[Vector[Item]] = Vector()
 class Sent:
     """The items that are fixed: they were in a request, or are the model's own. An unchanging value.
 
-    images: digests of the images among them, so that nobody has to look through all items for a few. digest chains
+    images: the images among them, so that nobody has to look through all items for a few. digest chains
     over the items and chars counts them; both are worked out when asked for, from what an earlier version knew on.
     """
 
@@ -113,7 +114,7 @@ class Sent:
     def __init__(
         self,
         items: Vector[Item] = NO_ITEMS,
-        images: tuple[str, ...] = (),
+        images: tuple[Image, ...] = (),
         known: tuple[int, bytes, int] = (0, b"", 0),  # of how many items, digest and characters
     ) -> None:
         self.items, self.images, self._known = items, images, known
@@ -158,6 +159,9 @@ class SessionState(msgspec.Struct, frozen=True, gc=False):
     request has answered yet. fresh: entries for the next request that are not answers. foreign: operations that run in
     the parent session. runs: finished runs by id. accepted: every input id, with its sequence number.
     outputs: (turn id, index of its output among the sent items), in order, for compaction.
+    counted_tokens: what the provider counted for the first counted_chars characters and counted_images images of the
+    history. compacted: no turn has finished since the last compaction. summary: what a summarising turn wrote about
+    the first `covers` items, until its compaction is recorded.
     """
 
     seq: int = 0
@@ -179,6 +183,12 @@ class SessionState(msgspec.Struct, frozen=True, gc=False):
     accepted: Ledger[int] = Ledger()
     outputs: Vector[tuple[str, int]] = Vector()
     usage: Usage = Usage()
+    counted_tokens: int = 0
+    counted_chars: int = 0
+    counted_images: int = 0
+    compacted: bool = False
+    summary: str = ""
+    covers: int = 0
 
     @property
     def pending(self) -> list[Call]:
@@ -316,6 +326,9 @@ def _stopped(state: SessionState, cause: ev.Cause) -> SessionState:
 
 @_step(ev.TurnStarted)
 def _turn_started(state: SessionState, event: ev.TurnStarted, seq: int) -> SessionState:
+    if event.reason is ev.Reason.COMPACTION:  # it reads the history and is not part of it
+        turn = Turn(event.turn_id, seq, event.reason, event.covers)
+        return replace(state, seq=seq, turn=turn, turns=state.turns + 1, run=_one_more_turn(state.run, event))
     items, _ = tr.render(segment(state, limit=event.limit), state.config.policy)
     calls = dict(state.calls)
     for call_id in state.unanswered:
@@ -324,9 +337,6 @@ def _turn_started(state: SessionState, event: ev.TurnStarted, seq: int) -> Sessi
             calls[call_id] = replace(call, shown=True)
         else:
             del calls[call_id]
-    run = state.run
-    if run is not None:
-        run = replace(run, turns=run.turns + 1, failure=None, seconds=max(run.seconds, event.run_s))
     return replace(
         state,
         seq=seq,
@@ -336,13 +346,21 @@ def _turn_started(state: SessionState, event: ev.TurnStarted, seq: int) -> Sessi
         fresh=(),
         turn=Turn(event.turn_id, seq, event.reason),
         turns=state.turns + 1,
-        run=run,
+        run=_one_more_turn(state.run, event),
     )
+
+
+def _one_more_turn(run: Run | None, event: ev.TurnStarted) -> Run | None:
+    if run is None:
+        return None
+    return replace(run, turns=run.turns + 1, failure=None, seconds=max(run.seconds, event.run_s))
 
 
 @_step(ev.TurnFinished)
 def _turn_finished(state: SessionState, event: ev.TurnFinished, seq: int) -> SessionState:
     turn = state.turn
+    if turn is not None and turn.reason is ev.Reason.COMPACTION:
+        return _summary_written(state, event, turn.covers, seq)
     started = turn.seq if turn else seq
     made = {
         item.call_id: Call(item.call_id, event.turn_id, item.name, item.arguments)
@@ -372,6 +390,38 @@ def _turn_finished(state: SessionState, event: ev.TurnFinished, seq: int) -> Ses
         undelivered=tuple([news for news in state.undelivered if news.seq > started]),
         last_stop=event.stop,
         last_turn_id=event.turn_id,
+        usage=state.usage + event.usage,
+        compacted=False,
+        **_counted(state, event),
+    )
+
+
+def _counted(state: SessionState, event: ev.TurnFinished) -> dict[str, int]:
+    """What the provider's count says about the history up to and including this response."""
+    if event.usage.input is None:
+        return {}
+    return {
+        "counted_tokens": event.usage.total,
+        "counted_chars": state.sent.chars + sum(len(getattr(item, "text", "")) for item in event.output),
+        "counted_images": len(state.sent.images),
+    }
+
+
+def _summary_written(state: SessionState, event: ev.TurnFinished, covers: int, seq: int) -> SessionState:
+    run = state.run
+    text = tr.answer(event.output)
+    if run is not None:
+        run = replace(run, usage=run.usage + event.usage, seconds=run.seconds + event.seconds)
+    # A summary with nothing in it, or one that broke off, is none: the history stays, and no second try is made.
+    good = bool(text) and event.stop is StopReason.END
+    return replace(
+        state,
+        seq=seq,
+        turn=None,
+        run=run,
+        summary=text if good else "",
+        covers=covers,
+        compacted=not good,
         usage=state.usage + event.usage,
     )
 
@@ -476,7 +526,11 @@ def _context_compacted(state: SessionState, event: ev.ContextCompacted, seq: int
         seq=seq,
         sent=Sent().extended([*summary, *kept]),
         outputs=Vector(outputs),
-        usage=state.usage + event.usage,
+        counted_tokens=0,
+        counted_chars=0,
+        counted_images=0,
+        compacted=True,
+        summary="",
     )
 
 

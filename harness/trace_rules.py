@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from harness import events as ev
-from harness.context import build, item_digest
+from harness.context import item_digest, rebuilt
 from harness.llm.model import AssistantItem, Item, Text, ToolCall, ToolResultItem, Usage, UserItem
 from harness.state import DoesNotFit, SessionState, apply
 from operations import TERMINAL, TRANSITIONS, OperationSpec, Status
@@ -209,7 +209,7 @@ def _rules_11_to_13(log: Sequence[ev.Logged]) -> list[Violation]:
                 else:
                     found.extend(_limits_hold(seq, event, tally))
                     tally.turns += 1
-                    tally.unheard = ""
+                    tally.unheard = tally.unheard if event.reason is ev.Reason.COMPACTION else ""
             case ev.TurnFinished() if tally is not None:
                 tally.usage += event.usage
                 tally.largest = max(tally.largest, event.usage.total)
@@ -265,8 +265,9 @@ def _folded(log: Sequence[ev.Logged]) -> list[Violation]:
         if isinstance(event, ev.TurnStarted):
             items, violations = _turn_is_right(seq, event, state, sent)
             found.extend(violations)
-            found.extend(Violation(7, seq, what) for what in news.missing_in(items[len(sent) :]))
-            sent, news = items, _News()
+            if event.reason is not ev.Reason.COMPACTION:
+                found.extend(Violation(7, seq, what) for what in news.missing_in(items[len(sent) :]))
+                sent, news = items, _News()
         news.note(event)
         try:
             state = apply(state, logged)
@@ -331,9 +332,9 @@ def _turn_is_right(
     seq: int, event: ev.TurnStarted, state: SessionState, sent: list[Item]
 ) -> tuple[list[Item], list[Violation]]:
     found = []
-    built = build(state, limit=event.limit)
+    built = rebuilt(state, event)
     items = list(built.request.items)
-    if items[: len(sent)] != sent:
+    if event.reason is not ev.Reason.COMPACTION and items[: len(sent)] != sent:
         found.append(Violation(7, seq, "what an earlier request had is not the prefix of this one"))
     if not _has_reason(event, state):
         found.append(Violation(8, seq, f"{event.turn_id} starts for {event.reason.value}, but nothing is new"))
@@ -346,6 +347,8 @@ def _turn_is_right(
 def _has_reason(event: ev.TurnStarted, state: SessionState) -> bool:
     if event.reason is ev.Reason.FINAL_ANSWER:
         return bool(event.limit)
+    if event.reason is ev.Reason.COMPACTION:
+        return not state.compacted
     if event.reason is ev.Reason.CONTINUATION:
         return state.last_stop is not None and state.last_stop.value == "paused"
     return any(news.kind is event.reason for news in state.undelivered)

@@ -154,14 +154,10 @@ def size(item: Item) -> int:
             return sum(len(part.text) if isinstance(part, Text) else 1 for part in item.parts)
 
 
-def images(items: Sequence[Item]) -> list[str]:
-    """Digests of the images in these items."""
+def images(items: Sequence[Item]) -> list[Image]:
+    """The images in these items."""
     return [
-        part.digest
-        for item in items
-        if not isinstance(item, AssistantItem)
-        for part in item.parts
-        if isinstance(part, Image)
+        part for item in items if not isinstance(item, AssistantItem) for part in item.parts if isinstance(part, Image)
     ]
 
 

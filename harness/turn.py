@@ -38,11 +38,12 @@ log = logging.getLogger("turnlog.turn")
 class TurnTask:
     """A turn that has been announced in the log. `ended` holds the event that ends it, once it has."""
 
-    def __init__(self, number: int, hub: DeltaHub) -> None:
+    def __init__(self, number: int, hub: DeltaHub, *, may_call: bool = True) -> None:
+        """may_call: False drops tool calls from the response, for a turn that has no tools to call."""
         self.number, self.turn_id = number, ids.turn_id(number)
         self.ended: Event | None = None
         self.cause: Cause | None = None
-        self._hub = hub
+        self._hub, self._may_call = hub, may_call
         self._scope = trio.CancelScope()
         self._text: list[str] = []
         self._calls: dict[int, str] = {}
@@ -82,7 +83,7 @@ class TurnTask:
             return self._failed(ErrorKind.UNEXPECTED, f"{type(error).__name__}: {error}", started)
         return TurnFinished(
             self.turn_id,
-            output=_normalized(response, self.number),
+            output=_normalized(response, self.number, may_call=self._may_call),
             stop=response.stop,
             usage=response.usage,
             response_id=clean(response.response_id),
@@ -115,7 +116,7 @@ def _since(started: float) -> float:
     return round(trio.current_time() - started, 3)
 
 
-def _normalized(response: ModelResponse, number: int) -> tuple[OutputItem, ...]:
+def _normalized(response: ModelResponse, number: int, *, may_call: bool) -> tuple[OutputItem, ...]:
     """The response's output with our own call ids, and with text that every encoder takes."""
     output: list[OutputItem] = []
     calls = 0
@@ -125,7 +126,7 @@ def _normalized(response: ModelResponse, number: int) -> tuple[OutputItem, ...]:
                 output.append(Text(clean(item.text)))
             case Reasoning():
                 output.append(msgspec.structs.replace(item, text=clean(item.text), opaque=clean(item.opaque)))
-            case ToolCall():
+            case ToolCall() if may_call:
                 output.append(
                     msgspec.structs.replace(
                         item,

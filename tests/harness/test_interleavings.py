@@ -60,6 +60,9 @@ LIMITS = st.sampled_from(
     ]
 )
 
+WINDOWS = st.sampled_from([None, 200, 30, 12])
+"""Tokens of the model's context: small ones make compactions frequent."""
+
 Step = tuple[Any, ...]
 
 
@@ -100,9 +103,10 @@ async def perform(world: World, place: Reopened, clock: trio.testing.MockClock, 
             pass
 
 
-async def drive(steps: list[Step], limits: harness.Limits, clock: trio.testing.MockClock) -> None:
+async def drive(steps: list[Step], limits: harness.Limits, window: int | None, clock: trio.testing.MockClock) -> None:
     world = World()
-    place = Reopened(world, limits=limits, policy=harness.Policy(coalesce_s=1.0, heartbeat_s=300.0))
+    policy = harness.Policy(coalesce_s=1.0, heartbeat_s=300.0, window_tokens=window)
+    place = Reopened(world, limits=limits, policy=policy)
     await place.open()
     try:
         for step in steps:
@@ -137,24 +141,27 @@ async def finish(world: World, place: Reopened, clock: trio.testing.MockClock) -
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(steps=st.lists(STEPS, max_size=25), limits=LIMITS)
+@given(steps=st.lists(STEPS, max_size=25), limits=LIMITS, window=WINDOWS)
 @example(
     steps=[("say", "a"), ("answer", [call(), call()], "x"), ("end", 0, Status.COMPLETED, 0), ("crash",)],
     limits=harness.Limits(),
+    window=None,
 )
-@example(steps=[("say", "a"), ("answer", [call()], ""), ("fork",), ("say", "b")], limits=harness.Limits())
-@example(steps=[("say", "a"), ("answer", [call()], ""), ("cancel",), ("crash",)], limits=harness.Limits())
-def test_every_interleaving_keeps_the_trace_rules(steps: list[Step], limits: harness.Limits) -> None:
+@example(steps=[("say", "a"), ("answer", [call()], ""), ("fork",), ("say", "b")], limits=harness.Limits(), window=None)
+@example(steps=[("say", "a"), ("answer", [call()], ""), ("cancel",), ("crash",)], limits=harness.Limits(), window=None)
+def test_every_interleaving_keeps_the_trace_rules(
+    steps: list[Step], limits: harness.Limits, window: int | None
+) -> None:
     clock = trio.testing.MockClock()
-    trio.run(drive, steps, limits, clock, clock=clock)
+    trio.run(drive, steps, limits, window, clock, clock=clock)
 
 
 @pytest.mark.slow
 @settings(max_examples=3000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(steps=st.lists(STEPS, max_size=60), limits=LIMITS)
-def test_long_interleavings_keep_the_trace_rules(steps: list[Step], limits: harness.Limits) -> None:
+@given(steps=st.lists(STEPS, max_size=60), limits=LIMITS, window=WINDOWS)
+def test_long_interleavings_keep_the_trace_rules(steps: list[Step], limits: harness.Limits, window: int | None) -> None:
     clock = trio.testing.MockClock()
-    trio.run(drive, steps, limits, clock, clock=clock)
+    trio.run(drive, steps, limits, window, clock, clock=clock)
 
 
 def test_the_calls_of_a_test_are_calls() -> None:

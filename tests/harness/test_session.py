@@ -375,7 +375,8 @@ async def test_a_turn_that_failed_for_good_ends_the_run(kind: ErrorKind, outcome
         await settle()
         world.model.fail(ModelError(kind, "the reason", status=400, attempts=3))
         result = await run.result()
-        assert (result.outcome, result.error) == (outcome, f"{kind.value}: the reason")
+        assert result.outcome == outcome
+        assert result.error.startswith(f"{kind.value}: the reason")
         await world.checked(session.id)
 
 

@@ -21,6 +21,7 @@ PURE = (
     "harness.state",
     "harness.decide",
     "harness.context",
+    "harness.compaction",
     "harness.trace_rules",
     "harness.llm.model",
     "harness.tools.registry",
