@@ -1,10 +1,12 @@
 """Operations of type `image`: read an image file and know what it is.
 
 Belongs here: arguments and result, and refusing what is not an image.
-Must not know: image formats (`operations.image_formats`), or who looks at it.
+Must not know: image formats (`operations.image_formats`), how one is made smaller (`operations.image_scaling`), or who
+looks at it.
 
 args: path, cwd. result: digest (blake2b-128 of the bytes, which are the update's blob), media_type, width, height, size
-(bytes), name. Reading changes nothing, so recovery reads again.
+(bytes), name; of the picture as it is kept, which is smaller than the file's where that is over the providers' bounds.
+Reading changes nothing, so recovery reads again.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ import msgspec
 import trio
 
 from operations.handlers.files import NotReadable, read_plain
-from operations.image_formats import NotAnImage, inspect_image
+from operations.image_formats import NotAnImage
+from operations.image_scaling import fitting
 from operations.operation import Context, Ended, Operation, Status
 
 MAX_BYTES: Final = 20 * 1024 * 1024
@@ -57,8 +60,7 @@ class ImageHandler:
 def _read(arguments: Arguments) -> Ended:
     path = Path(arguments.cwd, arguments.path)
     try:
-        data = read_plain(str(path), MAX_BYTES)
-        found = inspect_image(data)
+        data, found = fitting(read_plain(str(path), MAX_BYTES))
     except NotReadable as error:
         return Ended(Status.FAILED, {"error": str(error)})
     except NotAnImage as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import struct
 import zlib
@@ -12,8 +13,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
-from operations import Operation, OperationSpec, Status, Update
+from operations import Operation, OperationSpec, Status, Update, image_scaling
 from operations.handlers import image as image_handler
 from operations.handlers import skill as skill_handler
 from operations.image_formats import ImageKind, NotAnImage, inspect_image
@@ -38,13 +40,37 @@ WEBP_LOSSY = b"RIFF\x00\x00\x00\x00WEBPVP8 \x00\x00\x00\x00\x00\x00\x00\x9d\x01\
 WEBP_LOSSLESS = b"RIFF\x00\x00\x00\x00WEBPVP8L\x00\x00\x00\x00\x2f" + struct.pack("<I", 10 | (11 << 14))
 WEBP_EXTENDED = b"RIFF\x00\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00\x00\x00\x00\x00\x0c\x00\x00\x0d\x00\x00"
 
+HEADERS = {
+    "JPEG": (JPEG, "image/jpeg", 9, 7),
+    "PNG": (png(), "image/png", 3, 2),
+    "GIF": (GIF, "image/gif", 5, 4),
+    "lossy WebP": (WEBP_LOSSY, "image/webp", 11, 12),
+    "lossless WebP": (WEBP_LOSSLESS, "image/webp", 11, 12),
+    "extended WebP": (WEBP_EXTENDED, "image/webp", 13, 14),
+}
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_type_and_size_are_in_the_header(name: str) -> None:
+    data, media_type, width, height = HEADERS[name]
+    assert inspect_image(data) == ImageKind(media_type, width, height)
+
+
+def painted(width: int, height: int, format_: str, *, noisy: bool = False, frames: int = 1) -> bytes:
+    """A real picture of this size."""
+    noise = [Image.effect_noise((width, height), 200) for _ in range(3)]
+    picture = Image.merge("RGB", noise) if noisy else Image.new("RGB", (width, height))
+    more = [picture.rotate(90 * frame) for frame in range(1, frames)]
+    buffer = io.BytesIO()
+    picture.save(buffer, format_, **({"save_all": True, "append_images": more} if more else {}))
+    return buffer.getvalue()
+
+
 IMAGES = {
-    "a.png": (JPEG, "image/jpeg", 9, 7),
+    "a.png": (painted(9, 7, "JPEG"), "image/jpeg", 9, 7),
     "b.jpg": (png(), "image/png", 3, 2),
-    "two-frames.gif": (GIF, "image/gif", 5, 4),
-    "f": (WEBP_LOSSY, "image/webp", 11, 12),
-    "g": (WEBP_LOSSLESS, "image/webp", 11, 12),
-    "h": (WEBP_EXTENDED, "image/webp", 13, 14),
+    "two-frames.gif": (painted(5, 4, "GIF", noisy=True, frames=2), "image/gif", 5, 4),
+    "f": (painted(11, 12, "WEBP"), "image/webp", 11, 12),
 }
 
 
@@ -80,6 +106,9 @@ async def test_the_media_type_is_taken_from_the_content(tmp_path: Path, name: st
         ("cut.png", png()[:20], "breaks off"),
         ("flat.png", png(0, 5), "0 x 5"),
         ("cut.jpg", JPEG[:25], "breaks off"),
+        ("half.png", painted(50, 50, "PNG", noisy=True)[:3000], "damaged image/png"),
+        ("half.jpg", painted(50, 50, "JPEG", noisy=True)[:900], "damaged image/jpeg"),
+        ("bomb.png", png()[:16] + struct.pack(">II", 60_000, 60_000) + png()[24:], "too large: 60000 x 60000"),
         ("cut.webp", b"RIFF\x00\x00\x00\x00WEBPVP8 ", "breaks off"),
     ],
 )
@@ -94,6 +123,27 @@ async def fails(folder: Path, path: str, reason: str) -> None:
     error = (end.result or {})["error"]
     assert reason in error
     assert "\n" not in error
+
+
+@pytest.mark.parametrize(
+    ("data", "media_type", "width", "height"),
+    [
+        (painted(1170, 2532, "PNG"), "image/png", 725, 1568),
+        (painted(2162, 322, "JPEG"), "image/jpeg", 1568, 234),
+        (painted(1500, 1500, "PNG", noisy=True), "image/jpeg", 1500, 1500),
+        (painted(3000, 20, "GIF", frames=2), "image/png", 1568, 10),
+    ],
+)
+async def test_an_image_over_the_bounds_is_kept_smaller(
+    tmp_path: Path, data: bytes, media_type: str, width: int, height: int
+) -> None:
+    (tmp_path / "large").write_bytes(data)
+    end = await view(tmp_path, "large")
+    assert end.status is Status.COMPLETED, end.result
+    result = end.result or {}
+    assert (result["media_type"], result["width"], result["height"]) == (media_type, width, height)
+    assert result["size"] == len(end.blobs[0]) <= image_scaling.MAX_BYTES
+    assert inspect_image(end.blobs[0]) == ImageKind(media_type, width, height)
 
 
 async def test_pipes_folders_and_devices_are_refused_and_never_waited_for(tmp_path: Path) -> None:
