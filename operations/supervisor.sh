@@ -26,16 +26,23 @@ of() {
     began=${21}
 }
 
-# The claim: of all who try, only one creates the file. Whoever fails leaves everything as it is.
+# The claim: of all who try, only one creates the file. Whoever fails leaves everything as it is. `true`, not `:`, here
+# and below: where the redirection of a special builtin fails, a shell ends at once with a status of its own.
 me
 read -r up _ </proc/uptime
 set -C
-{ : >"$d/claim"; } 2>/dev/null || exit 75
+{ true >"$d/claim"; } 2>/dev/null || exit 75
 set +C
 # In one write, and before anything runs: a claim without these words is a command that never began.
 printf '%s %s %s %s\n' "$pid" "$began" "$up" "$boot" >"$d/claim" || exit 74
 # Room for the exit status is taken now, while there is some: a full disk must not hide how the command ended.
 printf '%-40s\n' running >"$d/status" || exit 74
+
+# Six digits without a process to make them.
+named() {
+    name=00000$1
+    name=$d/output.${name#"${name%??????}"}
+}
 
 # Output goes to files of a fixed size, the first few and the last few of which are kept. Not into one file that the
 # command itself holds: `> /dev/stdout` would empty it, and nothing would bound it.
@@ -43,16 +50,16 @@ relay() {
     trap '' INT QUIT HUP
     n=0
     while :; do
-        name=$(printf '%s/output.%06d' "$d" "$n")
+        named "$n"
         { $unbuffer head -c "$size" >"$name"; } 2>/dev/null || {
-            : >"$d/lost"
+            true >"$d/lost"
             # Without a reader the command would be killed by its own output.
             exec cat >/dev/null
         }
         [ -s "$name" ] || break
         n=$((n + 1))
         old=$((n - tails))
-        [ "$old" -lt "$heads" ] || rm -f "$(printf '%s/output.%06d' "$d" "$old")"
+        [ "$old" -lt "$heads" ] || { named "$old" && rm -f "$name"; }
     done
 }
 # Closed by exec, not as redirections of the call: a shell keeps copies of those to restore them, and a copy of the
@@ -72,7 +79,7 @@ printf '%s %s\n' "$!" "$began" >"$d/relay" || exit 74
 (
     me
     printf '%s %s\n' "$pid" "$began" >"$d/command" || exit 74
-    cd "$cwd" || { : >"$d/no-workspace"; exit 74; }
+    cd "$cwd" || { true >"$d/no-workspace"; exit 74; }
     TURNLOG_OPERATION=$mark
     export TURNLOG_OPERATION
     exec setsid "$@" >&4 2>&1 4>&-

@@ -58,11 +58,18 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Run:
-    """A command that we are attached to. stop: ends the wait for it, with `wanted` saying that a cancel did it."""
+    """A command that we are attached to. waiting: the wait for its end. wanted: a cancel has been asked for."""
 
     def __init__(self) -> None:
         self.waiting = trio.CancelScope()
         self.wanted = False
+
+    def wait_anew(self) -> trio.CancelScope:
+        """A scope for a wait, cancelled already if it should not begin. Losing a claim leads to a second wait."""
+        self.waiting = trio.CancelScope()
+        if self.wanted:
+            self.waiting.cancel()
+        return self.waiting
 
 
 class ShellHandler:
@@ -171,7 +178,7 @@ class ShellHandler:
             limit_s = DEFAULT_TIMEOUT_S
         spent_s = process.ran_for_s(process.Traces(context.folder)) or 0.0
         ended = False
-        with trio.move_on_after(max(0.0, limit_s - spent_s)), run.waiting:
+        with trio.move_on_after(max(0.0, limit_s - spent_s)), run.wait_anew():
             async with contextlib.AsyncExitStack() as stack:
                 if context.listening:
                     await stack.enter_async_context(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,9 +13,9 @@ import pytest
 import trio
 
 from operations import ShellHandler, Status, Update
-from operations.process import HEAD_SEGMENTS, TAIL_SEGMENTS
+from operations.process import HEAD_SEGMENTS, TAIL_SEGMENTS, Traces
 from operations.segments import Segments
-from tests.operations.helpers import ends, group_of, memory_bytes, read, run, shell
+from tests.operations.helpers import ends, group_of, memory_bytes, read, run, shell, until
 
 SMALL = 65_536
 MB = 1_000_000
@@ -121,6 +122,19 @@ async def test_live_output_of_a_flood_costs_no_more_than_a_look(tmp_path: Path) 
     assert sum(seen) < 2 * MB
 
 
+async def test_a_command_whose_output_nobody_takes_any_more_does_not_hang(tmp_path: Path) -> None:
+    async with group_of(tmp_path / "operations") as group:
+        group.start([shell("op", "echo x > begun; while [ ! -e go ]; do sleep 0.02; done; yes; exit 6", tmp_path)])
+        await until((tmp_path / "begun").exists)
+        relay = await until(lambda: Traces(tmp_path / "operations" / "op").process("relay"))
+        children = trio.Path(f"/proc/{relay.pid}/task/{relay.pid}/children")
+        for pid in [relay.pid, *map(int, (await children.read_text()).split())]:
+            os.kill(pid, signal.SIGKILL)
+        (tmp_path / "go").touch()
+        end = (await ends(group, "op", within_s=5))["op"]
+        assert (end.status, (end.result or {})["exit_status"]) == (Status.COMPLETED, 6)
+
+
 @asynccontextmanager
 async def small_disk(folder: Path, size: str) -> AsyncIterator[Path]:
     """A file system of this size, skipping the test where one cannot be mounted."""
@@ -138,7 +152,7 @@ async def small_disk(folder: Path, size: str) -> AsyncIterator[Path]:
 
 async def test_a_full_disk_loses_output_but_not_the_exit_status(tmp_path: Path) -> None:
     async with small_disk(tmp_path / "operations", "1m"):
-        end = await finished(tmp_path, "head -c 5000000 /dev/zero; exit 3")
+        end = await finished(tmp_path, "head -c 5000000 /dev/zero || exit 9; exit 3")
         assert end.result is not None
         assert (end.status, end.result["exit_status"]) == (Status.COMPLETED, 3)
         assert end.result["lost_output"] is True
