@@ -249,10 +249,14 @@ async def test_closing_and_reopening_in_one_process_loses_nothing_and_leaves_no_
 
 
 async def test_starting_what_was_claimed_attaches_to_it(tmp_path: Path) -> None:
-    started_and_killed(tmp_path, WAITS_FOR_GO)
-    (tmp_path / "go").touch()
+    left = started_and_killed(tmp_path, WAITS_FOR_GO)
+    claim = left.claim()
+    assert claim is not None
     async with group_of(tmp_path / "operations", handlers=[ShellHandler()]) as group:
         group.start([shell("op", WAITS_FOR_GO, tmp_path)])
+        ours, theirs = [(await group.updates.receive()).checkpoint for _ in range(2)]
+        assert ours != theirs == {"pid": claim.supervisor.pid, "began": claim.supervisor.began}
+        (tmp_path / "go").touch()
         end = (await ends(group, "op"))["op"]
     assert (end.status, result(end)["exit_status"]) == (Status.COMPLETED, 3)
     assert read(tmp_path / "n.txt") == "x\ny\n"
