@@ -117,6 +117,10 @@ CASES = {
     ),
     "27: two objects of the model's own": ([[part(0, "a", "bash", A)], [part(0, arguments=B)]], [("a", "bash", A + B)]),
     "white space after the end": ([[part(0, "a", "bash", A)], [part(0, arguments=" \n")]], [("a", "bash", A + " \n")]),
+    "malformed beside good, neither numbered": (
+        [[part(None, None, "bash", "{,}"), part(None, None, "bash", B)]],
+        [("", "bash", "{,}"), ("", "bash", B)],
+    ),
     "not even fragments": ([["x", None, 5, {}]], [("", "", "")]),
 }
 

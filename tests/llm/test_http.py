@@ -255,14 +255,15 @@ async def test_a_connection_that_breaks_is_a_connection_error(
     assert (error.kind, error.attempts) == (ErrorKind.CONNECTION, 1)
 
 
-async def test_a_connection_that_breaks_after_the_end_is_no_error(clock: trio.testing.MockClock) -> None:
+@pytest.mark.parametrize("protocol", NAMES)
+async def test_a_connection_that_breaks_after_the_end_is_no_error(protocol: str, clock: trio.testing.MockClock) -> None:
     async def rude(_request: Request, reply: Reply) -> None:
         await reply.begin()
-        await reply.send(chat_answer("hello").rstrip())  # not even a line end
+        await reply.send(ANSWERS[protocol]("hello").rstrip())  # not even a line end
         await trio.sleep(1)
         await reply.close()
 
-    async with talking(rude, retry=ONCE) as (model, _server):
+    async with talking(rude, protocol, retry=ONCE) as (model, _server):
         assert text_of((await ask(model))[0]) == "hello"
 
 

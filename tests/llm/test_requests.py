@@ -166,6 +166,22 @@ def test_the_check_of_types_looks_deep_enough(protocol: str) -> None:
 
 # --- single rules
 
+EMPTY: dict[str, list[Item]] = {
+    "4b": [AssistantItem((Text(""), ToolCall("bash", "{}", call_id="c1")), "openai"), result("c1", "x")],
+    "4c": [said("\n")],
+    **{f"4d {name}": [AssistantItem((Reasoning("hm", name, kept),), name)] for name, kept in OPAQUE.items()},
+    **{f"4d text {n}": [AssistantItem((Text("a"), Reasoning("hm", n, kept)), n)] for n, kept in OPAQUE.items()},
+    "4e": [said("", ("c1", "{}")), result("c1", "")],
+    "nothing": [UserItem(()), AssistantItem(()), UserItem((Text(" "),))],
+}
+
+
+@pytest.mark.parametrize("protocol", CHECKS)
+@pytest.mark.parametrize("items", EMPTY.values(), ids=EMPTY)
+def test_4_what_is_empty_is_left_out(protocol: str, items: list[Item]) -> None:
+    CHECKS[protocol](asking(user("a"), *items, user("b")))
+
+
 ROUND = [
     user("a"),
     said("", ("c1", '{"command":"ls"}'), ("c2", "{}")),

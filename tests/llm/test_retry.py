@@ -104,7 +104,8 @@ async def test_what_failed_attempts_cost_is_kept_apart(autojump_clock: object) -
 
 
 @pytest.mark.parametrize(
-    ("asked", "until"), [(3600.0, "2026-10-21 08:27:57 UTC"), (1e9, "2058-"), (1e300, "no calendar")]
+    ("asked", "until"),
+    [(121.0, "2026-10-21 07:29:58 UTC"), (3600.0, "2026-10-21 08:27:57 UTC"), (1e9, "2058-"), (1e300, "no calendar")],
 )
 async def test_31_a_wait_that_is_too_long_ends_the_turn_and_says_until_when(
     asked: float, until: str, autojump_clock: object
