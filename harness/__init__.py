@@ -29,6 +29,7 @@ _PLACES: Final = {
     "harness.llm.scripted": "Scripted",
     "harness.llm.windows": "BadWindows",
     "harness.replaying": "Divergence Replay TurnRequest replay",
+    "harness.rerunning": "Rerun rerun",
     "harness.result": "RunResult ToolCallResult",
     "harness.runtime": "open_store",
     "harness.session": "Run Session open_session",
@@ -140,6 +141,8 @@ if TYPE_CHECKING:  # the same table for type checkers, which cannot follow a laz
     from harness.replaying import Replay as Replay
     from harness.replaying import TurnRequest as TurnRequest
     from harness.replaying import replay as replay
+    from harness.rerunning import Rerun as Rerun
+    from harness.rerunning import rerun as rerun
     from harness.result import RunResult as RunResult
     from harness.result import ToolCallResult as ToolCallResult
     from harness.runtime import open_store as open_store

@@ -95,7 +95,7 @@ def _policy(limits: ev.Limits | None, policy: ev.Policy | None) -> ev.Policy | N
         policy = msgspec.structs.replace(policy or ev.Policy(), limits=limits)
     if policy is None:
         return None
-    seconds = {"coalesce_s": policy.coalesce_s, "heartbeat_s": policy.heartbeat_s}
+    seconds = {"coalesce_s": policy.coalesce_s or 0.0, "heartbeat_s": policy.heartbeat_s}
     counts: dict[str, int | None] = {
         "result_max_chars": policy.result_max_chars,
         "step_max_chars": policy.step_max_chars,
@@ -224,11 +224,12 @@ def _merged(records: Sequence[ev.ToolRecord], given: Sequence[Tool]) -> list[Too
     if len(by_name) < len(given):
         raise ToolDefinitionError("two of the tools given have the same name. Rename one.")
     names = [record.schema.name for record in records]
-    merged = [by_name.get(name) or _remade(record) for name, record in zip(names, records, strict=True)]
+    merged = [by_name.get(name) or remade(record) for name, record in zip(names, records, strict=True)]
     return [*merged, *(tool for tool in given if tool.name not in names)]
 
 
-def _remade(record: ev.ToolRecord) -> Tool:
+def remade(record: ev.ToolRecord) -> Tool:
+    """The tool that the log tells of; a function, which no log can hold, as an AbsentTool."""
     match record.kind:
         case "bash":
             return Bash(**record.config)

@@ -1,7 +1,7 @@
 """Replay: any past state of a session, and whether today's code would still send what was sent.
 
 Belongs here: folding a log again, rebuilding requests, comparing digests.
-Must not know: how a session is run. Nothing here writes.
+Must not know: how a session is run. Nothing here writes; a rerun makes a session of its own elsewhere.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import msgspec
 
 from harness import events as ev
 from harness.context import Built, item_digest, rebuilt
+from harness.errors import BadInput
 from harness.history import read_events
 from harness.llm.model import ModelRequest
+from harness.rerunning import Rerun, rerun
 from harness.state import SessionState, apply
 from store import Store, UnknownSequence
 
@@ -45,9 +47,11 @@ class TurnRequest(msgspec.Struct, frozen=True):
 class Replay:
     """A log in memory, to be folded as often as wanted."""
 
-    def __init__(self, session_id: str, events: Iterable[ev.Logged]) -> None:
+    def __init__(self, session_id: str, events: Iterable[ev.Logged], store: str | Path | Store | None = None) -> None:
+        """store: where the log is from; only `rerun` needs it."""
         self.session_id = session_id
         self.events = tuple(events)
+        self._store = store
 
     def states(self) -> Iterator[tuple[ev.Logged, SessionState]]:
         """Every event with the state after it."""
@@ -87,6 +91,12 @@ class Replay:
                 found.append(divergence)
         return found
 
+    async def rerun(self, **options: Any) -> Rerun:
+        """Run the session's inputs again as a new session, on recorded results; arguments as for `harness.rerun`."""
+        if self._store is None:
+            raise BadInput("this replay was made from events alone. Use harness.replay(store, session_id).")
+        return await rerun(self._store, self.session_id, **options)
+
     def _builds(self) -> Iterator[tuple[ev.Logged, Built]]:
         state = SessionState()
         for logged in self.events:
@@ -112,7 +122,7 @@ def _difference(seq: int, event: ev.TurnStarted, built: Built) -> Divergence:
 
 async def replay(store: str | Path | Store, session_id: str) -> Replay:
     """Read a session's log for replay. Raises UnknownSession, CorruptLog, UnsupportedVersion."""
-    return Replay(session_id, await read_events(store, session_id))
+    return Replay(session_id, await read_events(store, session_id), store)
 
 
 def plain(state: SessionState) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from harness.tools.registry import (
     check_definition,
     checked,
     error_text,
+    without_wake,
     worst,
 )
 from harness.transcript import clean, cut_middle
@@ -78,10 +79,7 @@ class FunctionTool(Generic[P, R]):
 
     def present(self, operations: Sequence[Operation]) -> Presented:
         """What the function returned, as text."""
-        (operation,) = operations
-        if operation.status is not Status.COMPLETED:
-            return Presented(worst(operations), (Text(error_text(operations)),))
-        return Presented(CallOutcome.OK, (Text(str((operation.result or {}).get("text", ""))),))
+        return _presented(operations)
 
     def _runner(self) -> Callable[[dict[str, Any]], Any]:
         function, shape = self._function, self._shape
@@ -102,6 +100,35 @@ class FunctionTool(Generic[P, R]):
             return _result(call(**bound(arguments)))
 
         return run
+
+
+class RecordedFunction:
+    """A function that a log tells of, for a rerun that answers its calls from there; its arguments go unchecked."""
+
+    functions: Mapping[str, Callable[..., Any]] = {}
+
+    def __init__(self, record: ToolRecord) -> None:
+        self.name = record.schema.name
+        self._record = without_wake(record)
+
+    def record(self) -> ToolRecord:
+        """What the log has of it."""
+        return self._record
+
+    def translate(self, arguments: dict[str, Any], workspace: str) -> tuple[OperationSpec, ...]:
+        """One `function` operation."""
+        return (OperationSpec("function", 1, {"name": self.name, "arguments": arguments}),)
+
+    def present(self, operations: Sequence[Operation]) -> Presented:
+        """What the function returned then, as text."""
+        return _presented(operations)
+
+
+def _presented(operations: Sequence[Operation]) -> Presented:
+    (operation,) = operations
+    if operation.status is not Status.COMPLETED:
+        return Presented(worst(operations), (Text(error_text(operations)),))
+    return Presented(CallOutcome.OK, (Text(str((operation.result or {}).get("text", ""))),))
 
 
 def _result(value: object) -> dict[str, Any]:

@@ -124,6 +124,14 @@ def with_wake(schema: ToolSchema) -> ToolSchema:
     return msgspec.structs.replace(schema, parameters={**schema.parameters, "properties": properties})
 
 
+def without_wake(record: ToolRecord) -> ToolRecord:
+    """The record of a log as the tool's own, without the argument that the harness had added."""
+    properties = dict(record.schema.parameters.get("properties", {}))
+    properties.pop("wake", None)
+    schema = msgspec.structs.replace(record.schema, parameters={**record.schema.parameters, "properties": properties})
+    return msgspec.structs.replace(record, schema=schema)
+
+
 def _take_wake(arguments: dict[str, Any]) -> tuple[dict[str, Any], Wake] | Rejection:
     rest = dict(arguments)
     value = rest.pop("wake", Wake.EACH.value)
