@@ -326,6 +326,7 @@ class Coordinator:
         self._nursery.start_soon(self._turn.run, self._model, prepare, self._wake)
 
     async def _with_blobs(self, built: Built) -> ModelRequest:
+        self._blobs = {digest: data for digest, data in self._blobs.items() if digest in built.images}
         for digest in built.images:
             if digest not in self._blobs:
                 self._blobs[digest] = await self.journal.store.blob(digest)

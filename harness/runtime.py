@@ -6,14 +6,16 @@ Must not know: what a session does with them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import trio
 
-from operations import OperationManager
+from harness.llm.providers import PROVIDERS
+from operations import OperationManager, default_handlers
 from store import SqliteStore, Store
 
 
@@ -23,7 +25,7 @@ class _Shared:
     def __init__(self) -> None:
         self.lock = trio.Lock()
         self.stores: dict[Path, tuple[Any, SqliteStore, int]] = {}
-        self.manager = OperationManager()
+        self.manager = OperationManager(default_handlers(hidden_env=hidden_variables(os.environ)))
 
 
 _shared: trio.lowlevel.RunVar[_Shared] = trio.lowlevel.RunVar("turnlog_shared")
@@ -36,6 +38,15 @@ def _of_this_run() -> _Shared:
         shared = _Shared()
         _shared.set(shared)
         return shared
+
+
+def hidden_variables(environ: Mapping[str, str]) -> set[str]:
+    """Names of the variables that hold models' keys, which commands do not get: their output goes into the log.
+
+    TURNLOG_PASS_ENV names, with commas between them, those that commands need all the same.
+    """
+    passed = {name.strip() for name in environ.get("TURNLOG_PASS_ENV", "").split(",")}
+    return {row.key_variable for row in PROVIDERS.values() if row.key_variable} - passed
 
 
 def shared_manager() -> OperationManager:

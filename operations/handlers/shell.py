@@ -19,7 +19,7 @@ import contextlib
 import math
 import os
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -73,14 +73,24 @@ class _Run:
 
 
 class ShellHandler:
-    """limit: commands at once. segment_bytes: size of an output file, eight of which are kept."""
+    """limit: commands at once. segment_bytes: size of an output file, eight of which are kept.
+
+    hidden_env: variables of ours that commands do not get, since what a command prints is recorded.
+    """
 
     type = "shell"
     version = 1
     enforces_timeout = True
 
-    def __init__(self, *, limit: int = 64, segment_bytes: int = process.SEGMENT_BYTES) -> None:
+    def __init__(
+        self,
+        *,
+        limit: int = 64,
+        segment_bytes: int = process.SEGMENT_BYTES,
+        hidden_env: Collection[str] = (),
+    ) -> None:
         self.limit = limit
+        self._hidden_env = frozenset(hidden_env)
         self._segment_bytes = segment_bytes
         self._runs: dict[str, _Run] = {}
         self._scanner = Scanner()
@@ -123,10 +133,13 @@ class ShellHandler:
             context.folder,
             arguments.command,
             cwd=arguments.cwd,
-            env={**os.environ, **QUIET, **arguments.env},
+            env={**self._visible_env(), **QUIET, **arguments.env},
             segment_bytes=self._segment_bytes,
         )
         return await self._attached(operation, arguments, context, run, supervisor)
+
+    def _visible_env(self) -> dict[str, str]:
+        return {name: value for name, value in os.environ.items() if name not in self._hidden_env}
 
     async def _recover(self, operation: Operation, arguments: Arguments, context: Context, run: _Run) -> Ended:
         if not process.Traces(context.folder).is_claimed:
