@@ -12,6 +12,10 @@ from harness.runtime import hidden_variables
 KEY = "key-that-nobody-may-see"
 
 
+def everything_in(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
 async def test_a_command_does_not_see_the_models_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("SOMETHING_ELSE", "visible")
@@ -19,8 +23,7 @@ async def test_a_command_does_not_see_the_models_keys(tmp_path: Path, monkeypatc
         result = await session.run("# All\n\n~~~sh\nenv\n~~~\n")
     assert "SOMETHING_ELSE=visible" in result.tool_calls[0].text
     assert "OPENAI_API_KEY" not in result.tool_calls[0].text
-    stored = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
-    assert KEY.encode() not in stored
+    assert KEY.encode() not in everything_in(tmp_path)
 
 
 def test_a_variable_that_commands_need_can_be_let_through() -> None:
