@@ -371,3 +371,12 @@ def test_no_repr_shows_the_key() -> None:
     for name in NAMES.values():
         model = from_provider(name, environ=ENVIRON)
         assert SECRET not in f"{model!r} {model._http!r} {model.name} {model.url}"
+
+
+async def test_no_log_line_shows_the_key(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(0)
+    async with talking(streams(chat_answer("hello"))) as (model, _server):
+        await ask(model)
+    assert "httpcore" in {record.name.partition(".")[0] for record in caplog.records}
+    assert SECRET not in caplog.text
+    assert SECRET not in "".join(str(record.__dict__) for record in caplog.records)
