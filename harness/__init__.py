@@ -26,6 +26,7 @@ _PLACES: Final = {
         "ModelSettings Reasoning ReasoningDelta StopReason Text TextDelta ToolCall ToolCallDelta ToolResultItem "
         "ToolSchema Usage UserItem "
     ),
+    "harness.llm.script_file": "BadScript",
     "harness.llm.scripted": "Scripted",
     "harness.llm.windows": "BadWindows",
     "harness.replaying": "Divergence Replay TurnRequest replay",
@@ -135,6 +136,7 @@ if TYPE_CHECKING:  # the same table for type checkers, which cannot follow a laz
     from harness.llm.model import ToolSchema as ToolSchema
     from harness.llm.model import Usage as Usage
     from harness.llm.model import UserItem as UserItem
+    from harness.llm.script_file import BadScript as BadScript
     from harness.llm.scripted import Scripted as Scripted
     from harness.llm.windows import BadWindows as BadWindows
     from harness.replaying import Divergence as Divergence
