@@ -60,16 +60,23 @@ def ev(o: dict[str, Any]) -> bytes:
 # --- whole answers in each protocol: a text, then optionally calls
 
 
+def wanted(command: str) -> tuple[str, str]:
+    """The tool and the arguments of a call: `bash`, or `view_image` for what begins with "image:"."""
+    if command.startswith("image:"):
+        return "view_image", json.dumps({"path": command.removeprefix("image:")})
+    return "bash", json.dumps({"command": command})
+
+
 def chat_answer(text: str, *commands: str, usage: dict[str, Any] | None = None, fin: str | None = None) -> bytes:
     out = chat({"role": "assistant", "content": ""})
     out += b"".join(chat({"content": piece}) for piece in pieces(text))
     for index, command in enumerate(commands):
-        arguments = json.dumps({"command": command})
+        name, arguments = wanted(command)
         head = {
             "index": index,
             "id": f"call_{index}",
             "type": "function",
-            "function": {"name": "bash", "arguments": ""},
+            "function": {"name": name, "arguments": ""},
         }
         out += chat({"tool_calls": [head]})
         for piece in pieces(arguments):
@@ -121,8 +128,8 @@ def responses_answer(text: str, *commands: str, usage: dict[str, Any] | None = N
         out += event("response.output_item.done", output_index=0, item=message)
         output.append(message)
     for number, command in enumerate(commands):
-        index, arguments = len(output), json.dumps({"command": command})
-        item = {"id": f"fc_{number}", "type": "function_call", "call_id": f"call_{number}", "name": "bash"}
+        index, (name, arguments) = len(output), wanted(command)
+        item = {"id": f"fc_{number}", "type": "function_call", "call_id": f"call_{number}", "name": name}
         out += event(
             "response.output_item.added", output_index=index, item={**item, "arguments": "", "status": "in_progress"}
         )
@@ -133,7 +140,7 @@ def responses_answer(text: str, *commands: str, usage: dict[str, Any] | None = N
             item_id=item["id"],
             output_index=index,
             arguments=arguments,
-            name="bash",
+            name=name,
         )
         item |= {"arguments": arguments, "status": "completed"}
         out += event("response.output_item.done", output_index=index, item=item)
@@ -163,9 +170,10 @@ def messages_answer(text: str, *commands: str, usage: dict[str, Any] | None = No
         out += ev({"type": "content_block_stop", "index": 0})
         index = 1
     for number, command in enumerate(commands):
-        block = {"type": "tool_use", "id": f"toolu_{number}", "name": "bash", "input": {}}
+        name, arguments = wanted(command)
+        block = {"type": "tool_use", "id": f"toolu_{number}", "name": name, "input": {}}
         out += ev({"type": "content_block_start", "index": index, "content_block": block})
-        for piece in pieces(json.dumps({"command": command})):
+        for piece in pieces(arguments):
             delta = {"type": "input_json_delta", "partial_json": piece}
             out += ev({"type": "content_block_delta", "index": index, "delta": delta})
         out += ev({"type": "content_block_stop", "index": index})
