@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
+import trio
+
 
 class Body:
     """Remembers what the block raised, so that it can be raised again as it was."""
@@ -27,11 +29,15 @@ class Body:
 
     @asynccontextmanager
     async def plain_errors(self) -> AsyncIterator[None]:
-        """Goes around the nurseries. A group that holds nothing but the block's own error becomes that error."""
+        """Goes around the nurseries. A group of nothing but the block's own error becomes that error.
+
+        Cancellations beside it are of tasks that served the block: they say nothing that the error does not.
+        """
         try:
             yield
         except BaseExceptionGroup as group:
-            if self._error is not None and all(leaf is self._error for leaf in _leaves(group)):
+            rest = [leaf for leaf in _leaves(group) if leaf is not self._error]
+            if self._error is not None and all(isinstance(leaf, trio.Cancelled) for leaf in rest):
                 raise self._error from self._error.__cause__
             raise
 

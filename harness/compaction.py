@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from harness.events import Reason
 from harness.llm.model import (
     AssistantItem,
     Item,
@@ -94,7 +95,8 @@ def cut(state: SessionState) -> int:
     """The index of the first item that is kept: the beginning of a response, so that no call loses its result.
 
     As many of the last turns as fit their share of the window are kept whole; the turn whose calls are not answered yet
-    always is. 0 when nothing can go: what was said before any response is not the model's to shorten.
+    always is, and so is a message that no turn has answered yet. 0 when nothing can go: what was said before any
+    response is not the model's to shorten.
     """
     places = [place for _, place in state.outputs]
     if not places:
@@ -110,9 +112,15 @@ def cut(state: SessionState) -> int:
         if chars > room:
             break
         first = place
-    if state.unanswered:
+    if state.unanswered or _unheard(state):
         first = min(first, places[-1])
     return first
+
+
+def _unheard(state: SessionState) -> bool:
+    """Whether a message stands in the history that no turn has answered: those that had it were lost, cut or failed."""
+    undelivered = sum(news.kind is Reason.INPUT for news in state.undelivered)
+    return undelivered > sum(isinstance(entry, Said) for entry in state.fresh)
 
 
 def keep_from(state: SessionState) -> str | None:

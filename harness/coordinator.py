@@ -20,6 +20,7 @@ from harness.compaction import cut, keep_from, summary_request
 from harness.context import Built, build
 from harness.deltas import DeltaHub
 from harness.errors import HarnessError
+from harness.holding import RENEW_EVERY_S, hold
 from harness.inbox import read_entry
 from harness.journal import Draft, Journal
 from harness.llm.model import Model, ModelRequest
@@ -27,12 +28,12 @@ from harness.state import SessionState, open_operations
 from harness.tools.registry import Registry, Rejection
 from harness.turn import TurnTask
 from operations import TERMINAL, Operation, OperationGroup, Status, Update
-from store import LEASE_TTL_S, StoredInput, StoreError, StoreUnavailable
+from store import StoredInput, StoreError, StoreUnavailable
 
 Effect = Callable[[], None]
 
-RENEW_EVERY_S = LEASE_TTL_S / 3
-"""A lease survives two renewals that fail."""
+SHORTEST_WAIT_S = 1e-6
+"""Less than a float of the clock can tell from now would find the same age again and never be over."""
 
 PARENTS = "it belongs to the parent session, where it goes on; this branch has no part in it"
 
@@ -101,6 +102,7 @@ class Coordinator:
             else:
                 ours.append(operation)
         await self.journal.commit(draft)
+        await hold(self.journal.lease)
         self._group.recover(ours)
 
     # --- the loop
@@ -115,16 +117,14 @@ class Coordinator:
             if effects:
                 await self._act(effects)
                 continue
-            with trio.move_on_after(math.inf if wait.for_s is None else max(0.0, wait.for_s)):
+            with trio.move_on_after(math.inf if wait.for_s is None else max(SHORTEST_WAIT_S, wait.for_s)):
                 await self._signal.wait()
 
     def _wake(self) -> None:
         self._signal.set()
 
     async def _act(self, effects: list[Effect]) -> None:
-        # A process that slept past its lease must learn so before it starts anything, not at its next append.
-        if self.journal.lease.valid_for_s <= 0:
-            await self.journal.lease.renew()
+        await hold(self.journal.lease)
         for effect in effects:
             effect()
 
@@ -144,7 +144,7 @@ class Coordinator:
         if self._run_base[0] != run.run_id:
             self._run_base = (run.run_id, run.seconds, s)
         _, before_s, since = self._run_base
-        return before_s + s - since
+        return before_s + (s - since)  # in this order: nothing elapsed has to be exactly nothing
 
     # --- taking
 
@@ -322,8 +322,13 @@ class Coordinator:
     # --- acting
 
     def _start_turn(self, turn: TurnTask, prepare: Callable[[], Awaitable[ModelRequest]]) -> None:
+        async def held() -> ModelRequest:
+            request = await prepare()  # it may have waited for the disk
+            await hold(self.journal.lease)
+            return request
+
         self._turn = turn
-        self._nursery.start_soon(self._turn.run, self._model, prepare, self._wake)
+        self._nursery.start_soon(self._turn.run, self._model, held, self._wake)
 
     async def _with_blobs(self, built: Built) -> ModelRequest:
         self._blobs = {digest: data for digest, data in self._blobs.items() if digest in built.images}
@@ -363,13 +368,15 @@ class Coordinator:
             self._wake()
 
     async def _keep_lease(self) -> None:
+        lease = self.journal.lease
+        every_s = max(SHORTEST_WAIT_S, min(RENEW_EVERY_S, lease.valid_for_s / 3))  # its store may grant less time
         while True:
-            await trio.sleep(RENEW_EVERY_S)
+            await trio.sleep(every_s)
             try:
-                await self.journal.lease.renew()
+                await lease.renew()
             except StoreUnavailable:
                 # A full disk may have room again before the lease runs out; only then is it worth failing for.
-                if self.journal.lease.valid_for_s <= RENEW_EVERY_S:
+                if lease.valid_for_s <= every_s:
                     raise
 
 

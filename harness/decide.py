@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from harness.coalescing import Running, wait_s
 from harness.compaction import can_compact, is_due, what_is_large
 from harness.events import Cause, Outcome, Reason, TurnFailed, Wake
 from harness.llm.model import ErrorKind, StopReason
@@ -109,6 +110,9 @@ Action = (
     | FinishRun
     | Wait
 )
+
+TICK_S: Final = 1e-6
+"""Less than this is no time: what rounding leaves of a wait that is over must not become another wait."""
 
 CUT_OFF: Final = (
     "this call was not run: your response was cut off at its length limit before the call was certainly complete. "
@@ -264,18 +268,19 @@ def _all_rejected(state: SessionState, pending: list[Call]) -> bool:
 def _while_pending(state: SessionState, pending: list[Call], now: Now) -> Action:
     """Rules 4, 6 and 8: which completions wake the model, and how long it sleeps otherwise."""
     policy = state.config.policy
-    wait_s: float | None = None
+    left_s: float | None = None
     waking = _waking(state.undelivered, pending)
     if waking is not None:
-        wait_s = policy.coalesce_s - now.age_s(waking)
-        if wait_s <= 0:
+        joining = [Running(call.tool, now.age_s(call.seq)) for call in pending if call.wake is not Wake.QUIET]
+        left_s = wait_s(policy, state.pace, now.age_s(waking), joining)
+        if left_s <= TICK_S:
             return CallModel(Reason.RESULTS)
     if policy.heartbeat_s > 0:
         beat_s = policy.heartbeat_s - now.age_s(state.seq)
-        if beat_s <= 0:
+        if beat_s <= TICK_S:
             return Beat(tuple(call.call_id for call in pending))
-        wait_s = beat_s if wait_s is None else min(wait_s, beat_s)
-    return Wait(wait_s)
+        left_s = beat_s if left_s is None else min(left_s, beat_s)
+    return Wait(left_s)
 
 
 def _waking(undelivered: tuple[Undelivered, ...], pending: list[Call]) -> int | None:

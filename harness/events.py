@@ -48,17 +48,27 @@ def _least(a: Any, b: Any) -> Any:
     return b if a is None else a if b is None else min(a, b)
 
 
+class Coalesce(enum.StrEnum):
+    """What the wait of a result for others goes by, where it is no fixed number of seconds."""
+
+    THINKING = "thinking"  # a share of the model's thinking time
+    REMEMBERED = "remembered"  # the same, and no wait at all when no call that runs is likely to end by then
+
+
 class Policy(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Values the turn rules and the context builder work by. Recorded in session_opened.
 
-    coalesce_s: seconds to wait after the first undelivered result for others to join it.
+    coalesce_s: seconds to wait after the first undelivered result for others to join it; None adapts the wait.
+    coalesce: what an adaptive wait goes by. coalesce_share: how much of the model's mean thinking time it is.
     heartbeat_s: seconds without any event, while calls are pending, after which the model is called; 0 is never.
     result_max_chars: characters of one tool result. step_max_chars: of all new results of one request together.
     window_tokens: what the model's context holds, None when unknown. compact_at: the share of it at which the history
     is summarised.
     """
 
-    coalesce_s: float = 1.0
+    coalesce_s: float | None = None
+    coalesce: Coalesce = Coalesce.REMEMBERED
+    coalesce_share: float = 0.6
     heartbeat_s: float = 600.0
     result_max_chars: int = 50_000
     step_max_chars: int = 200_000
@@ -227,7 +237,10 @@ class TurnStarted(Event, frozen=True, gc=False, tag="turn_started"):
 
 
 class TurnFinished(Event, frozen=True, gc=False, tag="turn_finished"):
-    """The response came to its proper end. `seconds` is from request to end, failed attempts included."""
+    """The response came to its proper end. `seconds` is from request to end, failed attempts included.
+
+    usage: of the attempt that succeeded, which tells how large the request was. lost: of those that failed, if known.
+    """
 
     turn_id: str
     output: tuple[OutputItem, ...]
@@ -237,6 +250,12 @@ class TurnFinished(Event, frozen=True, gc=False, tag="turn_finished"):
     provider: str = ""
     attempts: int = 1
     seconds: float = 0.0
+    lost: Usage = Usage()
+
+    @property
+    def cost(self) -> Usage:
+        """What the turn cost, failed attempts included."""
+        return self.usage + self.lost
 
 
 class TurnInterrupted(Event, frozen=True, gc=False, tag="turn_interrupted"):
@@ -250,7 +269,7 @@ class TurnInterrupted(Event, frozen=True, gc=False, tag="turn_interrupted"):
 
 
 class TurnFailed(Event, frozen=True, gc=False, tag="turn_failed"):
-    """The model gave no response, after `attempts` requests. Nothing of it becomes history."""
+    """The model gave no response. Nothing of it becomes history. attempts: requests made; lost: what they cost."""
 
     turn_id: str
     error: ErrorKind
@@ -258,6 +277,7 @@ class TurnFailed(Event, frozen=True, gc=False, tag="turn_failed"):
     status: int | None = None
     attempts: int = 1
     seconds: float = 0.0
+    lost: Usage = Usage()
 
 
 class Wake(enum.StrEnum):

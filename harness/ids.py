@@ -6,8 +6,12 @@ Must not know: what they name.
 
 from __future__ import annotations
 
-import secrets
+from random import Random
+from secrets import SystemRandom
 from typing import Final
+
+source: Random = SystemRandom()
+"""Where ids take their chance from: the system's. A simulation puts a seeded one in its place."""
 
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -40,7 +44,7 @@ def call_id(turn: int, index: int) -> str:
 def _chance(length: int) -> str:
     # 32 of the 36: no i, l, o, u, so that an id can be read aloud.
     alphabet = "0123456789abcdefghjkmnpqrstvwxyz"
-    return "".join(secrets.choice(alphabet) for _ in range(length))
+    return "".join(source.choice(alphabet) for _ in range(length))
 
 
 def _base36(number: int, width: int) -> str:

@@ -51,6 +51,7 @@ class Journal:
     ) -> None:
         self.store, self.lease, self.state = store, lease, state
         self.landed: dict[int, float] = {}
+        self._forget_at = 64
         self._wall_clock = wall_clock
         self._changed = trio.Event()
 
@@ -83,7 +84,9 @@ class Journal:
         await self._changed.wait()
 
     def _forget_old(self) -> None:
-        """Only the age of what is undelivered, and of the last event, is ever asked for."""
-        oldest = min((news.seq for news in self.state.undelivered), default=self.state.seq)
-        if len(self.landed) > 64:
-            self.landed = {seq: at for seq, at in self.landed.items() if seq >= oldest}
+        """Only the age of what is undelivered, of pending calls, and of the last event, is ever asked for."""
+        if len(self.landed) > self._forget_at:
+            asked = {self.state.seq, *(news.seq for news in self.state.undelivered)}
+            asked.update(call.seq for call in self.state.calls.values())
+            self.landed = {seq: at for seq, at in self.landed.items() if seq in asked}
+            self._forget_at = 64 + 2 * len(self.landed)

@@ -21,6 +21,7 @@ from harness.coordinator import Coordinator
 from harness.decide import accepts_messages
 from harness.deltas import DeltaHub, Deltas, OperationOutput
 from harness.errors import RunEnded, RunInProgress, SessionClosed
+from harness.holding import wait_until_held
 from harness.ids import new_input_id
 from harness.inbox import submit
 from harness.journal import Journal
@@ -260,7 +261,10 @@ async def open_session(
         async with (
             body.plain_errors(),
             (manager or shared_manager()).open_group(
-                folder, prepared.registry.functions(), on_progress=_shown(hub)
+                folder,
+                prepared.registry.functions(),
+                on_progress=_shown(hub),
+                admit=lambda: wait_until_held(lease),
             ) as group,
             trio.open_nursery() as nursery,
         ):

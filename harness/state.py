@@ -17,6 +17,7 @@ import msgspec
 
 from harness import events as ev
 from harness import transcript as tr
+from harness.coalescing import Pace
 from harness.llm.model import AssistantItem, Image, Item, ModelSettings, StopReason, Text, ToolCall, Usage
 from harness.persistent import Ledger, Vector
 from operations import TERMINAL, IllegalTransition, Operation, Status, Update, moved
@@ -53,6 +54,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     operations: tuple[str, ...] = ()
     finished: tr.Result | None = None
     shown: bool = False
+    seq: int = 0  # of its tool_call_pending
 
 
 class Turn(msgspec.Struct, frozen=True, gc=False):
@@ -183,6 +185,7 @@ class SessionState(msgspec.Struct, frozen=True, gc=False):
     accepted: Ledger[int] = Ledger()
     outputs: Vector[tuple[str, int]] = Vector()
     usage: Usage = Usage()
+    pace: Pace = Pace()
     counted_tokens: int = 0
     counted_chars: int = 0
     counted_images: int = 0
@@ -353,7 +356,9 @@ def _turn_started(state: SessionState, event: ev.TurnStarted, seq: int) -> Sessi
 def _one_more_turn(run: Run | None, event: ev.TurnStarted) -> Run | None:
     if run is None:
         return None
-    return replace(run, turns=run.turns + 1, failure=None, seconds=max(run.seconds, event.run_s))
+    # A limit that was reached stays reached, whatever a crash makes of the seconds that led to it.
+    over = event.limit or run.over
+    return replace(run, turns=run.turns + 1, failure=None, seconds=max(run.seconds, event.run_s), over=over)
 
 
 @_step(ev.TurnFinished)
@@ -372,7 +377,7 @@ def _turn_finished(state: SessionState, event: ev.TurnFinished, seq: int) -> Ses
     if run is not None:
         run = replace(
             run,
-            usage=run.usage + event.usage,
+            usage=run.usage + event.cost,
             largest_step=max(run.largest_step, event.usage.total),
             last_text=tr.answer(event.output),
             answered=turn is not None and turn.reason is ev.Reason.FINAL_ANSWER,
@@ -390,7 +395,8 @@ def _turn_finished(state: SessionState, event: ev.TurnFinished, seq: int) -> Ses
         undelivered=tuple([news for news in state.undelivered if news.seq > started]),
         last_stop=event.stop,
         last_turn_id=event.turn_id,
-        usage=state.usage + event.usage,
+        usage=state.usage + event.cost,
+        pace=state.pace.thought(event.seconds, event.attempts),
         compacted=False,
         **_counted(state, event),
     )
@@ -411,7 +417,7 @@ def _summary_written(state: SessionState, event: ev.TurnFinished, covers: int, s
     run = state.run
     text = tr.answer(event.output)
     if run is not None:
-        run = replace(run, usage=run.usage + event.usage, seconds=run.seconds + event.seconds)
+        run = replace(run, usage=run.usage + event.cost, seconds=run.seconds + event.seconds)
     # A summary with nothing in it, or one that broke off, is none: the history stays, and no second try is made.
     good = bool(text) and event.stop is StopReason.END
     return replace(
@@ -422,7 +428,7 @@ def _summary_written(state: SessionState, event: ev.TurnFinished, covers: int, s
         summary=text if good else "",
         covers=covers,
         compacted=not good,
-        usage=state.usage + event.usage,
+        usage=state.usage + event.cost,
     )
 
 
@@ -439,8 +445,8 @@ def _turn_failed(state: SessionState, event: ev.TurnFailed, seq: int) -> Session
     run = _longer(state.run, event.seconds)
     final = state.turn is not None and state.turn.reason is ev.Reason.FINAL_ANSWER
     if run is not None:
-        run = replace(run, failure=event, answered=run.answered or final)
-    return replace(state, seq=seq, turn=None, run=run)
+        run = replace(run, failure=event, answered=run.answered or final, usage=run.usage + event.lost)
+    return replace(state, seq=seq, turn=None, run=run, usage=state.usage + event.lost)
 
 
 def _longer(run: Run | None, seconds: float) -> Run | None:
@@ -452,6 +458,7 @@ def _tool_call_pending(state: SessionState, event: ev.ToolCallPending, seq: int)
     call = replace(
         state.calls[event.call_id],
         translated=True,
+        seq=seq,
         wake=event.wake,
         operations=tuple(operation.id for operation in event.operations),
     )
@@ -502,7 +509,13 @@ def _tool_call_finished(state: SessionState, event: ev.ToolCallFinished, seq: in
     news = Undelivered(seq, ev.Reason.RESULTS, call.turn_id, call.wake, failed)
     operations = {key: value for key, value in state.operations.items() if key not in call.operations}
     state = replace(
-        state, seq=seq, calls=calls, fresh=fresh, operations=operations, undelivered=(*state.undelivered, news)
+        state,
+        seq=seq,
+        calls=calls,
+        fresh=fresh,
+        operations=operations,
+        undelivered=(*state.undelivered, news),
+        pace=state.pace.took(call.tool, event.seconds),
     )
     return replace(state, cancel_idle=False) if state.cancel_idle and not state.pending else state
 

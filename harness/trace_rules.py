@@ -211,8 +211,10 @@ def _rules_11_to_13(log: Sequence[ev.Logged]) -> list[Violation]:
                     tally.turns += 1
                     tally.unheard = tally.unheard if event.reason is ev.Reason.COMPACTION else ""
             case ev.TurnFinished() if tally is not None:
-                tally.usage += event.usage
+                tally.usage += event.cost
                 tally.largest = max(tally.largest, event.usage.total)
+            case ev.TurnFailed() if tally is not None:
+                tally.usage += event.lost
             case ev.RunFinished():
                 found.extend(_run_ends_well(seq, event, tally, finished))
                 finished.add(event.run_id)

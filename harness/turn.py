@@ -77,7 +77,12 @@ class TurnTask:
         try:
             response = await model.respond(await prepare(), emit=self._emit)
         except ModelError as error:
-            return self._failed(error.kind, error.message, started, status=error.status, attempts=error.attempts)
+            return msgspec.structs.replace(
+                self._failed(error.kind, error.message, started),
+                status=error.status,
+                attempts=error.attempts,
+                lost=error.usage,
+            )
         except Exception as error:  # a model object is foreign code: its bug fails the run, not the process
             log.exception("the model object failed in turn %s", self.turn_id)
             return self._failed(ErrorKind.UNEXPECTED, f"{type(error).__name__}: {error}", started)
@@ -90,13 +95,12 @@ class TurnTask:
             provider=response.provider,
             attempts=response.attempts,
             seconds=_since(started),
+            lost=response.lost_usage,
         )
 
-    def _failed(
-        self, kind: ErrorKind, message: str, started: float, *, status: int | None = None, attempts: int = 1
-    ) -> TurnFailed:
+    def _failed(self, kind: ErrorKind, message: str, started: float) -> TurnFailed:
         line = clean(message).strip() or "no reason given"
-        return TurnFailed(self.turn_id, kind, line, status=status, attempts=attempts, seconds=_since(started))
+        return TurnFailed(self.turn_id, kind, line, seconds=_since(started))
 
     def _emit(self, delta: Delta) -> None:
         match delta:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +35,7 @@ CANCEL_GRACE_S: Final = 5.0
 """How long work may take to stop before it is given up: more than a shell command's own two seconds and its drain."""
 
 OnProgress = Callable[[Progress], None]
+Admit = Callable[[], Awaitable[None]]
 FindHandler = Callable[[str, int], tuple[Handler, Slots]]
 
 
@@ -107,12 +108,14 @@ class OperationGroup:
         folder: Path,
         functions: Mapping[str, Callable[..., Any]],
         on_progress: OnProgress | None,
+        admit: Admit | None,
         find: FindHandler,
         nursery: trio.Nursery,
         cancel_grace_s: float,
     ) -> None:
         self.folder, self.functions, self.on_progress = folder, functions, on_progress
         self.updates = Updates()
+        self._admit = admit
         self._find, self._nursery, self._cancel_grace_s = find, nursery, cancel_grace_s
         self._works: dict[str, _Work] = {}
         self.closing = False
@@ -204,6 +207,8 @@ class OperationGroup:
         try:
             with work.scope:
                 await work.ticket.wait()
+                if self._admit is not None:
+                    await self._admit()
                 work.began_s = trio.current_time()
                 await self._handle(work)
             if work.scope.cancelled_caught and work.if_cancelled is not None:

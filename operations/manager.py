@@ -14,7 +14,7 @@ from typing import Any
 
 import trio
 
-from operations.group import CANCEL_GRACE_S, OnProgress, OperationGroup
+from operations.group import CANCEL_GRACE_S, Admit, OnProgress, OperationGroup
 from operations.handlers import default_handlers
 from operations.operation import Handler, UnknownOperationType
 from operations.slots import Slots
@@ -50,13 +50,16 @@ class OperationManager:
         functions: Mapping[str, Callable[..., Any]] | None = None,
         *,
         on_progress: OnProgress | None = None,
+        admit: Admit | None = None,
         cancel_grace_s: float = CANCEL_GRACE_S,
     ) -> AsyncIterator[OperationGroup]:
         """The operations of one owner.
 
         folder: for what operations leave on disk; it has to be the same one when the owner comes back after a crash.
         functions: Python callables by name, for operations of type `function`. on_progress: is called with live output,
-        in the owner's trio loop; it must not block. cancel_grace_s: seconds in which cancelled work has to stop.
+        in the owner's trio loop; it must not block. admit: is awaited just before each operation is begun or taken up,
+        also one that had to wait for its slot: an owner that is not sure to be the owner still can hold it back.
+        cancel_grace_s: seconds in which cancelled work has to stop.
 
         Leaving the block lets go of what is not ended: detached commands go on and can be recovered, everything else is
         cancelled, and nothing of that is an update. It takes no longer than the grace, whatever the work does.
@@ -72,6 +75,7 @@ class OperationManager:
                         folder=folder,
                         functions={} if functions is None else functions,
                         on_progress=on_progress,
+                        admit=admit,
                         find=self._find,
                         nursery=nursery,
                         cancel_grace_s=cancel_grace_s,

@@ -60,7 +60,13 @@ class LogWriter:
         )
 
     def finish(
-        self, text: str = "", calls: Sequence[str] = (), *, stop: StopReason | None = None, usage: Usage = NO_USAGE
+        self,
+        text: str = "",
+        calls: Sequence[str] = (),
+        *,
+        stop: StopReason | None = None,
+        usage: Usage = NO_USAGE,
+        seconds: float = 0.0,
     ) -> LogWriter:
         """End the turn in flight with a text and calls of these ids to the tool `bash`."""
         turn = self.state.turn
@@ -68,7 +74,7 @@ class LogWriter:
         output = [Text(text)] if text else []
         items = (*output, *(ToolCall("bash", "{}", call_id=call_id) for call_id in calls))
         chosen = stop or (StopReason.TOOL_CALLS if calls else StopReason.END)
-        return self.add(ev.TurnFinished(turn.turn_id, items, chosen, usage))
+        return self.add(ev.TurnFinished(turn.turn_id, items, chosen, usage, seconds=seconds))
 
     def pend(self, call_id: str, wake: ev.Wake = ev.Wake.EACH) -> LogWriter:
         call = self.state.calls[call_id]
@@ -79,7 +85,14 @@ class LogWriter:
         call = self.state.calls[call_id]
         return self.add(ev.ToolCallRejected(call.turn_id, call_id, call.tool, "no such thing", limit))
 
-    def end(self, call_id: str, outcome: ev.CallOutcome = ev.CallOutcome.OK, text: str = "done") -> LogWriter:
+    def end(
+        self,
+        call_id: str,
+        outcome: ev.CallOutcome = ev.CallOutcome.OK,
+        text: str = "done",
+        *,
+        seconds: float = 1.0,
+    ) -> LogWriter:
         """The call's operation runs and ends, and so does the call."""
         statuses = {
             ev.CallOutcome.OK: Status.COMPLETED,
@@ -90,8 +103,8 @@ class LogWriter:
         operation = f"op-{call_id}"
         if self.state.operations[operation].status is Status.READY:
             self.add(ev.OperationUpdated(operation, Status.RUNNING))
-        self.add(ev.OperationUpdated(operation, statuses[outcome], result={"output": text}, seconds=1.0))
-        return self.add(ev.ToolCallFinished(call_id, outcome, (Text(text),), seconds=1.0))
+        self.add(ev.OperationUpdated(operation, statuses[outcome], result={"output": text}, seconds=seconds))
+        return self.add(ev.ToolCallFinished(call_id, outcome, (Text(text),), seconds=seconds))
 
     def run_finished(self, outcome: ev.Outcome = ev.Outcome.COMPLETED) -> LogWriter:
         run = self.state.run

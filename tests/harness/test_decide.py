@@ -29,6 +29,9 @@ from tests.harness.logs import LogWriter, with_pending
 EACH, BATCH, QUIET = ev.Wake.EACH, ev.Wake.BATCH, ev.Wake.QUIET
 FAILED = ev.CallOutcome.FAILED
 NO_COALESCING = ev.Policy(coalesce_s=0)
+ONE_SECOND = ev.Policy(coalesce_s=1)
+THINKING = ev.Policy(coalesce=ev.Coalesce.THINKING, coalesce_share=0.5)
+REMEMBERED = ev.Policy(coalesce=ev.Coalesce.REMEMBERED, coalesce_share=0.5)
 
 
 class Case(NamedTuple):
@@ -40,12 +43,25 @@ class Case(NamedTuple):
 
 def waking(*calls: tuple[str, ev.Wake], ended: str, outcome: ev.CallOutcome = ev.CallOutcome.OK) -> LogWriter:
     """A run whose first turn made these calls, of which `ended` have ended."""
-    log = LogWriter().says("go", "r1").start().finish(calls=[call_id for call_id, _ in calls])
+    log = LogWriter(ONE_SECOND).says("go", "r1").start().finish(calls=[call_id for call_id, _ in calls])
     for call_id, wake in calls:
         log.pend(call_id, wake)
     for call_id in ended:
         log.end(call_id, outcome)
     return log
+
+
+def paced(policy: ev.Policy, thinking_s: float, *took_s: float) -> LogWriter:
+    """A run whose turns take so long; its last one called `a` and `b`, of which `a` has ended.
+
+    Earlier calls of the same tool took `took_s`, and `a` as long as the last of them.
+    """
+    log = LogWriter(policy).says("go", "r1")
+    for number, seconds in enumerate(took_s):
+        call_id = f"early-{number}"
+        log.start().finish(calls=[call_id], seconds=thinking_s).pend(call_id).end(call_id, seconds=seconds)
+    log.start().finish(calls=["a", "b"], seconds=thinking_s).pend("a").pend("b")
+    return log.end("a", seconds=took_s[-1] if took_s else 1.0)
 
 
 def limited(limits: ev.Limits) -> LogWriter:
@@ -99,13 +115,13 @@ CASES = [
     Case("rule-3: the only call ends", lambda: with_pending("a").end("a"), CallModel(ev.Reason.RESULTS)),
     Case(
         "rule-4 each: a result waits for others",
-        lambda: with_pending("a", "b").end("a"),
+        lambda: with_pending("a", "b", policy=ONE_SECOND).end("a"),
         Wait(0.75),
         Now(s=10.25, landed={9: 10.0}, opened_s=10.25),
     ),
     Case(
         "rule-4 each: the wait is over",
-        lambda: with_pending("a", "b").end("a"),
+        lambda: with_pending("a", "b", policy=ONE_SECOND).end("a"),
         CallModel(ev.Reason.RESULTS),
         Now(s=11.0, landed={9: 10.0}, opened_s=11.0),
     ),
@@ -113,6 +129,41 @@ CASES = [
         "rule-4 each: without coalescing, at once",
         lambda: with_pending("a", "b", policy=NO_COALESCING).end("a"),
         CallModel(ev.Reason.RESULTS),
+    ),
+    Case(
+        "rule-4 thinking: a share of the model's thinking time",
+        lambda: paced(THINKING, 8.0),
+        Wait(4.0),
+        Now(s=1.0, opened_s=1.0),
+    ),
+    Case(
+        "rule-4 thinking: never longer than half a minute",
+        lambda: paced(THINKING, 200.0),
+        Wait(30.0),
+        Now(s=1.0, opened_s=1.0),
+    ),
+    Case(
+        "rule-4 thinking: no turn has been timed",
+        lambda: paced(THINKING, 0.0),
+        CallModel(ev.Reason.RESULTS),
+    ),
+    Case(
+        "rule-4 remembered: nothing is known of the tool",
+        lambda: paced(REMEMBERED, 8.0),
+        Wait(4.0),
+        Now(s=1.0, opened_s=1.0),
+    ),
+    Case(
+        "rule-4 remembered: calls of this tool take far longer",
+        lambda: paced(REMEMBERED, 8.0, 60.0, 70.0, 80.0),
+        CallModel(ev.Reason.RESULTS),
+        Now(s=1.0, opened_s=1.0),
+    ),
+    Case(
+        "rule-4 remembered: calls of this tool take far longer, but this one has been running for long",
+        lambda: paced(REMEMBERED, 8.0, 60.0, 62.0, 61.0),
+        Wait(4.0),
+        Now(s=59.0, landed={24: 0.0, 27: 59.0}, opened_s=59.0),
     ),
     Case("rule-4 batch: one of two has ended", lambda: waking(("a", BATCH), ("b", BATCH), ended="a"), Wait(600.0)),
     Case(

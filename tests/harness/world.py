@@ -154,6 +154,8 @@ class World:
         options.setdefault("model", self.model)
         if session_id is None:
             options.setdefault("tools", [harness.bash()])
+            # A fixed wait: nothing here takes any time, so that an adaptive one would always be none.
+            options.setdefault("policy", harness.Policy(coalesce_s=1.0))
         async with harness.open_session(self.store, session_id=session_id, manager=self.manager, **options) as session:
             await trio.testing.wait_all_tasks_blocked()
             yield session
