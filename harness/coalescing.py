@@ -26,8 +26,8 @@ WEIGHT: Final = 0.3
 MOST_S: Final = 30.0
 """The longest adaptive wait. Above it a person who watches would think that nothing happens."""
 
-LIKELY: Final = 0.5
-"""Waiting is worth the delay when another result is more likely than not to land in time."""
+LIKELY: Final = 0.6
+"""Waiting is worth the delay when another result is likely to land in time; at 0.5 it waits longer for no fewer turns."""
 
 
 class Pace(msgspec.Struct, frozen=True, gc=False):

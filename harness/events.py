@@ -68,7 +68,7 @@ class Policy(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     coalesce_s: float | None = None
     coalesce: Coalesce = Coalesce.REMEMBERED
-    coalesce_share: float = 0.6
+    coalesce_share: float = 2.0
     heartbeat_s: float = 600.0
     result_max_chars: int = 50_000
     step_max_chars: int = 200_000
