@@ -93,7 +93,8 @@ def _status_of(returned: Any) -> int:
 
 def _failed(error: BaseException) -> int:
     root = root_of(error)
-    if isinstance(root, BrokenPipeError):
+    # click turns a closed pipe into SystemExit, but not one that comes in a group.
+    if isinstance(root, BrokenPipeError) or isinstance(root.__context__, BrokenPipeError):
         _forget_stdout()
         return PIPE_CLOSED
     if isinstance(root, (KeyboardInterrupt, click.Abort)):

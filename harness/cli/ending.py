@@ -24,13 +24,14 @@ from harness.state import SessionState
 def footer(session: Session, result: RunResult, events: Sequence[ev.Logged], place: Place) -> list[FooterLine]:
     """Outcome, turns and time against a loop that blocks, the session, and what to try next."""
     told = metrics(events, run_id=result.run_id)
-    blocking = (
-        f"{told.turns:,} used; {told.blocking_turns:,} in a loop that makes one call a turn and "
-        f"waits for it ({words.counted(told.calls, 'call')} and the answer)"
-    )
+    turns = f"{told.turns:,} used"
+    if result.outcome is ev.Outcome.COMPLETED:  # only then is there an answer to compare with
+        calls = words.counted(told.calls, "call")
+        turns += f"; {told.blocking_turns:,} with one blocking call a turn ({calls} and the answer)"
+    why = f": {words.one_line(result.error)}" if result.error not in ("", result.outcome.value) else ""
     lines = [
-        FooterLine("outcome", result.outcome.value + (f": {words.one_line(result.error)}" if result.error else "")),
-        FooterLine("turns", blocking),
+        FooterLine("outcome", result.outcome.value + why),
+        FooterLine("turns", turns),
         FooterLine("time", f"{result.seconds:.1f} s; the calls one after the other: {told.call_s:.1f} s"),
     ]
     if used := words.usage_text(result.usage):

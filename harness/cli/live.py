@@ -93,15 +93,18 @@ class LiveView(View):
     # --- drawing
 
     def _show(self, line: Line) -> None:
+        # What is printed redraws the moving part below it, which must not show a call that has just ended.
+        self._live.update(self._picture(time.monotonic()))
         if line.kind in HIDDEN:
             return
         if line.kind == "text":
             self._console.print(Padding(Text(line.text), (0, 0, 0, 2)))
             return
         style = STYLES[line.kind]
-        shown = Text.assemble((f"{self._marks[line.kind]} ", style), (line.text, "" if line.kind == "ok" else style))
-        if line.detail:
-            shown.append(f"  {line.detail}", style="dim")
+        text = Text(line.text, style="" if line.kind == "ok" else style)
+        if line.detail:  # how it ended matters more than the end of a long command
+            text.truncate(max(20, self._console.width * 2 // 5), overflow="ellipsis")
+        shown = Text.assemble((f"{self._marks[line.kind]} ", style), text, (f"  {line.detail}".rstrip(), "dim"))
         self._console.print(shown, no_wrap=True, overflow="ellipsis", crop=True)
 
     def _picture(self, now_s: float) -> RenderableType:

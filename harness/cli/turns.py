@@ -33,8 +33,8 @@ HEAD = ("turn", "called for", "ended", "calls", "in", "cached", "out", "seconds"
 def command(session: str, as_json: bool, store: str | None) -> None:
     """One line a turn: why it was called, the calls it made, tokens in, cached and out, seconds. Then the totals.
 
-    A figure that nobody knows is "-". Overhead is a turn that made no call and told nobody anything: it was not the last
-    of its run, and it said nothing, or only something while calls were pending although no person had asked.
+    A figure that nobody knows is "-". Overhead is a turn that made no call and told nobody anything: it was not the
+    last of its run, and it said nothing, or only something while calls were pending although no person had asked.
     """
     log = trio.run(_read, place_of(store), session)
     rows, totals = turn_rows(log), metrics(log)
@@ -45,8 +45,8 @@ def command(session: str, as_json: bool, store: str | None) -> None:
         out(line)
     out("")
     out(
-        f"{words.counted(totals.turns, 'turn')}, {totals.overhead_turns:,} of them overhead; a loop that makes one call "
-        f"a turn and waits for it would use {totals.blocking_turns:,}."
+        f"{words.counted(totals.turns, 'turn')}, {totals.overhead_turns:,} of them overhead; a loop that makes one "
+        f"call a turn and waits for it would use {totals.blocking_turns:,}."
     )
 
 

@@ -1,0 +1,102 @@
+"""What a user reads when something is wrong: one line, the right exit status, nothing changed on disk."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.cli.cli import Cli, Done, finish
+
+
+def one_line(done: Done, status: int, *words: str) -> None:
+    assert done.status == status, done
+    assert done.err.startswith("turnlog: ") and done.err.count("\n") == 1, done.err
+    for word in words:
+        assert word in done.err, done.err
+
+
+BAD_USAGE = [
+    (["run"], "nothing to run"),
+    (["run", "-p", "  \n"], "the prompt is empty"),
+    (["run", "-p", "-"], "stdin is empty"),
+    (["run", "-p", "missing.md"], "no file 'missing.md'"),
+    (["run", "a", "-p", "b"], "two prompts"),
+    (["run", "hi", "--workspace", "nowhere"], "'nowhere' is not a folder"),
+    (["run", "hi", "--model", "nonsense"], "no model 'nonsense'"),
+    (["run", "hi", "--model", "scripted:none.json"], "none.json"),
+    (["run", "hi", "--model", "openai-chat:gpt"], "OPENAI_API_KEY"),
+    (["run", "hi", "--limit", "turns=0"], "above zero"),
+    (["run", "hi", "--limit", "lines=3"], "is not a limit"),
+    (["run", "hi", "--session", "nope"], "no session 'nope'"),
+    (["run", "hi", "--session", "nope", "--title", "x"], "--title is for a new session"),
+    (["log", "nope"], "no session 'nope'"),
+    (["log"], "See `turnlog log --help`"),
+    (["frobnicate"], "frobnicate"),
+    (["log", "x", "--colour"], "--colour"),
+    (["import", "missing.jsonl"], "missing.jsonl"),
+]
+
+
+def test_mistakes_of_the_caller_are_one_line_and_2(cli: Cli) -> None:
+    for start in range(0, len(BAD_USAGE), 3):  # a few at once: starting is most of what they do
+        group = BAD_USAGE[start : start + 3]
+        started = [(cli.start(*arguments), word) for arguments, word in group]
+        for process, word in started:
+            one_line(finish(process), 2, word)
+    assert not cli.state.exists(), "nothing was made"
+
+
+def test_stores_that_cannot_be_used_are_one_line_and_1(cli: Cli, tmp_path: Path) -> None:
+    plain = tmp_path / "plain.txt"
+    plain.write_text("This is not a database, however long one looks at it. " * 40)
+    before = plain.read_bytes()
+    one_line(cli("run", "hi", "--store", str(plain)), 1, str(plain))
+    one_line(cli("sessions", "--store", str(plain)), 1, str(plain))
+    one_line(cli("run", "hi", "--store", str(tmp_path / "no folder" / "s.db")), 1, "no folder")
+    one_line(cli("run", "hi", "--store", str(plain / "s.db")), 1, "s.db")
+    one_line(cli("sessions", "--store", str(tmp_path / "none.db")), 1, "none.db")
+    assert plain.read_bytes() == before and not (tmp_path / "none.db").exists()
+
+
+def test_what_is_newer_or_damaged_is_refused_whole(finished: tuple[Cli, str], tmp_path: Path) -> None:
+    cli, session_id = finished
+    copy = tmp_path / "copy.db"
+    cli.ok("backup", str(copy))
+    with sqlite3.connect(copy) as database:
+        database.executescript("DROP TRIGGER IF EXISTS events_no_update;")
+        for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            database.execute(f"DROP TRIGGER {name}")
+        database.execute("UPDATE events SET data = replace(data, 'one', 'two') WHERE seq = 5")
+    database.close()
+    damaged = cli("log", session_id, "--store", str(copy))
+    one_line(damaged, 1, "damaged at event 5")
+    verified = cli("verify", session_id, "--store", str(copy))
+    assert (verified.status, "event 5" in verified.out, verified.err) == (1, True, "")
+    exported = cli("export", session_id, "--store", str(copy))
+    one_line(exported, 1, "damaged at event 5")
+    assert exported.out.count("\n") >= 5, "what comes before the damage was saved"
+    with sqlite3.connect(copy) as database:
+        database.execute("UPDATE sessions SET format_version = 99")
+    database.close()
+    one_line(cli("run", "hi", "--session", session_id, "--store", str(copy)), 1, "version 99")
+
+
+def test_an_unexpected_error_is_one_line_with_a_hint(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    import harness.cli.sessions as verb
+    from harness.cli.app import run
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("what now")
+
+    monkeypatch.setattr(verb, "place_of", broken)
+    assert run(["sessions"]) == 1
+
+
+def test_an_unexpected_error_reads_as_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    from harness.cli.faults import report
+
+    assert report(ZeroDivisionError("what now")) == 1
+    line = capsys.readouterr().err
+    assert line == "turnlog: unexpected ZeroDivisionError: what now. Set TURNLOG_DEBUG=1 to see where, and report it.\n"

@@ -1,0 +1,46 @@
+"""The figures, counted from logs made by hand."""
+
+from __future__ import annotations
+
+from harness.events import Cause, Reason, TurnInterrupted
+from harness.llm.model import Usage
+from harness.metrics import metrics, turn_rows
+from tests.harness.logs import LogWriter
+
+
+def test_a_turn_that_only_waits_is_overhead_and_an_answer_to_a_person_is_not() -> None:
+    log = LogWriter().says("go", "r1").start().finish(calls=["a", "b", "c"]).pend("a").pend("b").pend("c")
+    log.end("a").start(Reason.RESULTS).finish("still waiting")
+    log.says("how is it going?").start().finish("fine, b is next")
+    log.end("b").start(Reason.RESULTS).finish()
+    log.end("c").start(Reason.RESULTS).finish("done").run_finished()
+    rows = turn_rows(log.events)
+    assert [(row.turn_id, row.overhead, row.pending) for row in rows] == [
+        ("t1", False, 0),
+        ("t2", True, 2),
+        ("t3", False, 2),
+        ("t4", True, 1),
+        ("t5", False, 0),
+    ]
+    told = metrics(log.events)
+    assert (told.turns, told.overhead_turns, told.calls, told.runs, told.blocking_turns) == (5, 2, 3, 1, 4)
+
+
+def test_unknown_tokens_stay_unknown_and_known_ones_add_up() -> None:
+    log = LogWriter().says("go").start().finish(calls=["a"]).reject("a")
+    log.start(Reason.REJECTIONS).finish("done", usage=Usage(input=10, output=2)).run_finished()
+    assert [row.usage.input for row in turn_rows(log.events)] == [None, 10]
+    told = metrics(log.events)
+    assert (told.usage.input, told.usage.cached, told.calls, told.blocking_turns) == (10, None, 1, 2)
+
+
+def test_each_run_has_its_own_figures_and_turns_in_flight_are_shown() -> None:
+    log = LogWriter().says("one", "r1").start().finish("1").run_finished()
+    log.says("two", "r2").start().add(TurnInterrupted("t2", Cause.INPUT, "half")).start()
+    assert [(row.run_id, row.ended, row.seconds) for row in turn_rows(log.events)] == [
+        ("r1", "finished", 0.0),
+        ("r2", "interrupted", 0.0),
+        ("r2", "in_flight", None),
+    ]
+    assert (metrics(log.events, run_id="r2").turns, metrics(log.events).turns) == (2, 3)
+    assert metrics([]).turns == 0 and turn_rows([]) == []

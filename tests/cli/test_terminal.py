@@ -1,0 +1,73 @@
+"""On a terminal: the timeline that moves, and Ctrl-C."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.cli.cli import Cli, Terminal, block
+
+
+@contextmanager
+def terminal(cli: Cli, *arguments: str, columns: int = 100) -> Iterator[Terminal]:
+    shown = cli.terminal(*arguments, columns=columns)
+    try:
+        yield shown
+    finally:
+        shown.kill()
+
+
+def plain(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
+
+
+def test_pending_calls_have_rows_with_clocks_and_results_land_above(cli: Cli) -> None:
+    prompt = f"# One\n{block('echo working; sleep 0.7; echo slept', 'echo quick')}"
+    with terminal(cli, "run", "-p", prompt, columns=80) as shown:
+        shown.wait_for("0.3 s")
+        assert shown.end() == 0
+    text = plain(shown.shown)
+    assert re.search(r"[⠀-⣿] +bash echo working; sleep 0\.7; echo s\S+ +0\.\d s +working", text), text
+    assert re.search(r"1 turn · \d calls? pending · 0\.\d s", text), text
+    assert re.search(r"✓ bash echo working; sleep 0\.7\S*.*  exit status 0 \(0\.[7-9]\d s\): slept", text), text
+    assert "2 commands, none failed." in text and "| --- |" not in text, "the answer's Markdown is rendered"
+    assert shown.shown.count("\x1b[?25l") == shown.shown.count("\x1b[?25h") == 1, "the cursor is back"
+    lines = [line.rstrip() for line in re.split(r"[\r\n]+", text)]
+    assert max(map(len, lines)) <= 80
+
+
+def test_ctrl_c_interrupts_and_a_second_one_cancels(cli: Cli) -> None:
+    with terminal(cli, "run", "-p", f"# One\n{block('echo up; sleep 60')}") as shown:
+        shown.wait_for("up")
+        shown.wait_for("0.2 s")
+        shown.press(b"\x03")
+        shown.wait_for("interrupting the run; commands go on (Ctrl-C again cancels them)")
+        shown.wait_for("1 call still running. Ctrl-C within")
+        shown.press(b"\x03")
+        shown.wait_for("cancelling 1 call")
+        assert shown.end() == 130
+    (session_id,) = cli.session_ids()
+    assert f"turnlog run --session {session_id}" in plain(shown.shown)
+    last = cli.events(session_id)[-1]
+    assert (last["kind"], last["outcome"]) == ("tool_call_finished", "cancelled")
+    assert "every trace rule holds" in cli.ok("check", session_id)
+
+
+def test_after_one_ctrl_c_commands_go_on_and_their_results_come_with_the_next_run(cli: Cli) -> None:
+    with terminal(
+        cli, "run", "-p", f"# One\n{block('echo up; sleep 2; echo slept')}\n# Two\n{block('echo two')}"
+    ) as shown:
+        shown.wait_for("0.2 s")
+        shown.press(b"\x03")
+        assert shown.end() == 130
+    (session_id,) = cli.session_ids()
+    done = cli("run", "--session", session_id, "-p", "go on")
+    assert done.status == 0, done
+    assert "slept" in done.out and "2 commands, none failed." in done.out
+
+
+def test_a_dumb_terminal_gets_plain_lines(cli: Cli) -> None:
+    shown = cli.terminal("run", "-p", f"# One\n{block('echo one')}", TERM="dumb")
+    assert shown.end() == 0
+    assert "\x1b" not in shown.shown and "▸ bash echo one" in shown.shown
