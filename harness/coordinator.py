@@ -20,7 +20,7 @@ from harness.compaction import cut, keep_from, summary_request
 from harness.context import Built, build
 from harness.deltas import DeltaHub
 from harness.errors import HarnessError
-from harness.holding import RENEW_EVERY_S, hold
+from harness.holding import hold, renew_every_s
 from harness.inbox import read_entry
 from harness.journal import Draft, Journal
 from harness.llm.model import Model, ModelRequest
@@ -369,7 +369,7 @@ class Coordinator:
 
     async def _keep_lease(self) -> None:
         lease = self.journal.lease
-        every_s = max(SHORTEST_WAIT_S, min(RENEW_EVERY_S, lease.valid_for_s / 3))  # its store may grant less time
+        every_s = renew_every_s(lease)
         while True:
             await trio.sleep(every_s)
             try:
@@ -378,6 +378,8 @@ class Coordinator:
                 # A full disk may have room again before the lease runs out; only then is it worth failing for.
                 if lease.valid_for_s <= every_s:
                     raise
+            else:
+                every_s = renew_every_s(lease)
 
 
 def _first(group: BaseExceptionGroup[StoreError]) -> StoreError:

@@ -15,6 +15,13 @@ from store import LEASE_TTL_S, Lease, StoreError
 RENEW_EVERY_S = LEASE_TTL_S / 3
 """A lease survives two renewals that fail."""
 
+SOON_S = 0.1
+
+
+def renew_every_s(lease: Lease) -> float:
+    """Seconds until the next renewal: of a store that grants less than usual, more often."""
+    return min(RENEW_EVERY_S, max(SOON_S, lease.valid_for_s / 3))
+
 
 async def hold(lease: Lease) -> None:
     """Return when the lease is valid, extending it if need be. Raises StaleWriter, StoreUnavailable.
@@ -31,4 +38,4 @@ async def wait_until_held(lease: Lease) -> None:
         with suppress(StoreError):
             await lease.renew()
             continue
-        await trio.sleep(RENEW_EVERY_S)
+        await trio.sleep(SOON_S)

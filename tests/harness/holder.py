@@ -1,6 +1,6 @@
 """A process that holds a session open, for tests that stop, kill or talk to it.
 
-Usage: holder.py STORE SESSION_ID WORKSPACE TTL_S [PROMPT]. Prints `open` once the session is open, then what stopped it.
+Usage: holder.py STORE SESSION_ID WORKSPACE TTL_S [PROMPT]. Prints `open` once it is open, and at last what stopped it.
 The model asks for two commands that append a line to a file, one at a time, and thinks for an hour after that.
 """
 
