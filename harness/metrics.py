@@ -17,7 +17,8 @@ from harness.llm.model import Text, ToolCall, Usage
 class TurnRow(msgspec.Struct, frozen=True):
     """One turn. ended: finished, interrupted, failed, or in_flight. calls: names of the tools that it called, in order.
 
-    seconds: from request to end; None while in flight. pending: calls that were running when it ended.
+    usage: failed attempts included. seconds: from request to end; None while in flight. text: what it said.
+    pending: calls that were running when it ended.
     overhead: the turn brought neither work nor words for a person, see `turn_rows`.
     """
 
@@ -60,7 +61,8 @@ def turn_rows(events: Iterable[ev.Logged]) -> list[TurnRow]:
 
     Overhead is a finished turn that is not the last of its run, made no tool call, and told nobody anything: it said
     nothing, or it only said something while calls were pending although no person had asked (its reason is not input).
-    That is what polling looks like in a log: a whole transcript was sent to hear "still waiting".
+    That is what polling looks like in a log: a whole transcript was sent to hear "still waiting". A turn that
+    summarises the history (its reason is compaction) is not: what it says makes every later request smaller.
     """
     log = list(events)
     last_of_run = _last_turns(log)
@@ -99,18 +101,19 @@ def _ended(
             text = "".join(item.text for item in event.output if isinstance(item, Text))
             calls = tuple(item.name for item in event.output if isinstance(item, ToolCall))
             told_nobody = not text.strip() or (pending > 0 and row.reason is not ev.Reason.INPUT)
+            idle = not calls and not is_last and row.reason is not ev.Reason.COMPACTION
             return msgspec.structs.replace(
                 row,
                 calls=calls,
                 text=text,
-                usage=event.usage,
+                usage=event.cost,
                 attempts=event.attempts,
-                overhead=not calls and not is_last and told_nobody,
+                overhead=idle and told_nobody,
             )
         case ev.TurnInterrupted():
             return msgspec.structs.replace(row, text=event.text)
         case ev.TurnFailed():
-            return msgspec.structs.replace(row, attempts=event.attempts)
+            return msgspec.structs.replace(row, attempts=event.attempts, usage=event.lost)
 
 
 def metrics(events: Iterable[ev.Logged], *, run_id: str | None = None) -> Metrics:

@@ -45,6 +45,10 @@ VERBS: Final = {
 }
 
 
+class _PipeClosed(Exception):
+    """Whoever read our output is gone. By this name click leaves it to us, and its own status for it is not used."""
+
+
 class _Turnlog(click.Group):
     """Loads a verb's module when that verb is asked for, so that `turnlog --version` stays as fast as it looks."""
 
@@ -57,6 +61,12 @@ class _Turnlog(click.Group):
             return None
         module = importlib.import_module(f"harness.cli.{verb.module}")
         return cast("click.Command", module.command)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _PipeClosed from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
@@ -93,8 +103,7 @@ def _status_of(returned: Any) -> int:
 
 def _failed(error: BaseException) -> int:
     root = root_of(error)
-    # click turns a closed pipe into SystemExit, but not one that comes in a group.
-    if isinstance(root, BrokenPipeError) or isinstance(root.__context__, BrokenPipeError):
+    if isinstance(root, (BrokenPipeError, _PipeClosed)):
         _forget_stdout()
         return PIPE_CLOSED
     if isinstance(root, (KeyboardInterrupt, click.Abort)):

@@ -143,6 +143,7 @@ class LiveView(View):
         parts.append(f"{words.counted(len(timeline.rows), 'call')} pending")
         if timeline.model_since_s is not None:
             doing = "thinks" if timeline.thinking or not timeline.writing else "writes"
+            doing = "summarises" if timeline.summarising else doing
             parts.append(f"the model {doing}, {words.seconds(now_s - timeline.model_since_s)}")
         parts.append(words.seconds(now_s - self._started_s))
         return Text(" · ".join(parts), style="dim", no_wrap=True, overflow="ellipsis")

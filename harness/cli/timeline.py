@@ -52,6 +52,7 @@ class Timeline:
         self.usage = Usage()
         self.model_since_s: float | None = None
         self.thinking = False
+        self.summarising = False
         self.writing = ""
         self._call_of: dict[str, str] = {}
         self._held = ""
@@ -76,6 +77,7 @@ class Timeline:
             case ev.TurnStarted() as event:
                 self.turns += 1
                 self.model_since_s, self.thinking, self.writing = now_s, False, ""
+                self.summarising = event.reason is ev.Reason.COMPACTION
                 limit = f": the limit of {event.limit} is reached" if event.limit else ""
                 return [*self._release(), Line("turn", f"turn {event.turn_id} ({event.reason.value}{limit})")]
             case ev.TurnFinished() | ev.TurnInterrupted() | ev.TurnFailed() as event:
@@ -94,7 +96,9 @@ class Timeline:
     def _turn_ended(self, event: ev.TurnFinished | ev.TurnInterrupted | ev.TurnFailed) -> list[Line]:
         if not isinstance(event, ev.TurnFinished):
             return [Line("bad", f"turn {event.turn_id} {words.turn_end(event)}")]
-        self.usage += event.usage
+        self.usage += event.cost
+        if self.summarising:  # the summary is for the model, and comes with context_compacted
+            return []
         text = words.tame("\n\n".join(item.text for item in event.output if isinstance(item, Text))).strip()
         if any(isinstance(item, ToolCall) for item in event.output):
             return [Line("text", text)] if text else []
@@ -163,7 +167,7 @@ class Timeline:
         return []
 
     def _model(self, delta: TextDelta | ReasoningDelta | ToolCallDelta | AttemptDropped) -> None:
-        if self.model_since_s is None:  # a piece that was overtaken by the event that ends its turn
+        if self.model_since_s is None or self.summarising:  # a piece may be overtaken by the end of its turn
             return
         self.thinking = isinstance(delta, ReasoningDelta)
         if isinstance(delta, TextDelta):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.events import Cause, Reason, TurnInterrupted
-from harness.llm.model import Usage
+from harness.events import Cause, Logged, Reason, TurnFailed, TurnFinished, TurnInterrupted, TurnStarted
+from harness.llm.model import ErrorKind, StopReason, Text, Usage
 from harness.metrics import metrics, turn_rows
 from tests.harness.logs import LogWriter
 
@@ -44,3 +44,15 @@ def test_each_run_has_its_own_figures_and_turns_in_flight_are_shown() -> None:
     ]
     assert (metrics(log.events, run_id="r2").turns, metrics(log.events).turns) == (2, 3)
     assert metrics([]).turns == 0 and turn_rows([]) == []
+
+
+def test_failed_attempts_cost_too_and_a_summary_is_no_overhead() -> None:
+    lost = TurnFinished("t1", (Text("a summary"),), StopReason.END, Usage(input=10), lost=Usage(input=4))
+    started = TurnStarted("t1", "r1", "test", Reason.COMPACTION, "", (), 1, 1)
+    later = TurnStarted("t2", "r1", "test", Reason.RESULTS, "", (), 1, 1)
+    failed = TurnFailed("t2", ErrorKind.OVERLOADED, "busy", lost=Usage(input=1))
+    log = [Logged(seq, "", event) for seq, event in enumerate((started, lost, later, failed), start=1)]
+    assert [(row.usage.input, row.overhead, row.ended) for row in turn_rows(log)] == [
+        (14, False, "finished"),
+        (1, False, "failed"),
+    ]
