@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-slow lint types clean
+.PHONY: demo test test-slow simulate lint types clean
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "turnlog needs Python 3.11 or newer: make PYTHON=python3.12 ..."; exit 2; }
@@ -20,6 +20,11 @@ test: $(STAMP) lint types
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
+
+# A seed is a whole session with crashes, failures and takeovers; make simulate SEED=8713 repeats one of them.
+SEEDS ?= 200
+simulate: $(STAMP)
+	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
