@@ -10,7 +10,7 @@ history for each. Waiting for a part of a thinking time therefore costs little t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -27,7 +27,7 @@ MOST_S: Final = 30.0
 """The longest adaptive wait. Above it a person who watches would think that nothing happens."""
 
 LIKELY: Final = 0.6
-"""Waiting is worth the delay when another result is likely to land in time; at 0.5 it waits longer for no fewer turns."""
+"""Waiting is worth the delay when another result is likely to land in time: less costs time, more costs turns."""
 
 
 class Pace(msgspec.Struct, frozen=True, gc=False):
@@ -58,21 +58,27 @@ class Running(msgspec.Struct, frozen=True, gc=False):
     for_s: float
 
 
-def wait_s(policy: Policy, pace: Pace, waited_s: float, running: Iterable[Running]) -> float:
-    """How much longer a result that has waited `waited_s` seconds waits for those that run; 0 or less is not at all."""
+def wait_s(policy: Policy, pace: Pace, waited_s: float, joining: Iterable[Sequence[Running]]) -> float:
+    """How much longer a result that has waited `waited_s` seconds waits for those that run; 0 or less is not at all.
+
+    joining: what could still join. Calls of a group count only together: the model asked for all or none.
+    """
     if policy.coalesce_s is not None:
         return policy.coalesce_s - waited_s
     left_s = min(MOST_S, policy.coalesce_share * pace.thinking_s) - waited_s
     if left_s <= 0 or policy.coalesce is Coalesce.THINKING:
         return left_s
-    return left_s if chance(pace, running, left_s) >= LIKELY else 0.0
+    return left_s if chance(pace, joining, left_s) >= LIKELY else 0.0
 
 
-def chance(pace: Pace, running: Iterable[Running], within_s: float) -> float:
-    """The chance that at least one of these ends within so many seconds, by what their tools have taken before."""
+def chance(pace: Pace, joining: Iterable[Sequence[Running]], within_s: float) -> float:
+    """The chance that all of one of these groups end within so many seconds, by what their tools have taken before."""
     none = 1.0
-    for call in running:
-        none *= 1.0 - _chance_of(pace.took_s.get(call.tool, ()), call.for_s, within_s)
+    for group in joining:
+        whole = 1.0
+        for call in group:
+            whole *= _chance_of(pace.took_s.get(call.tool, ()), call.for_s, within_s)
+        none *= 1.0 - whole
     return 1.0 - none
 
 

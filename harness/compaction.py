@@ -76,14 +76,14 @@ def _entry_chars(entry: object) -> int:
 
 def is_due(state: SessionState) -> bool:
     """Whether the history should be summarised before the next turn: it nears the window, and shrinking it can help."""
-    if not can_compact(state):
-        return False
-    policy = state.config.policy
-    images = state.sent.images
-    if len(images) > MAX_IMAGES or sum(image.size for image in images) > MAX_IMAGE_BYTES:
-        return True
+    policy, images = state.config.policy, state.sent.images
     window = policy.window_tokens
-    return window is not None and context_tokens(state) > window * policy.compact_at
+    full = (
+        (window is not None and context_tokens(state) > window * policy.compact_at)
+        or len(images) > MAX_IMAGES
+        or sum(image.size for image in images) > MAX_IMAGE_BYTES
+    )
+    return full and can_compact(state)  # in this order: where to cut costs a look at the history
 
 
 def can_compact(state: SessionState) -> bool:

@@ -6,6 +6,7 @@ Must not know: when the model is to be called (decide.py), what it is told (cont
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -28,7 +29,9 @@ from harness.state import SessionState, open_operations
 from harness.tools.registry import Registry, Rejection
 from harness.turn import TurnTask
 from operations import TERMINAL, Operation, OperationGroup, Status, Update
-from store import StoredInput, StoreError, StoreUnavailable
+from store import CorruptBlob, StoredInput, StoreError, StoreUnavailable
+
+log = logging.getLogger("turnlog.coordinator")
 
 Effect = Callable[[], None]
 
@@ -334,8 +337,12 @@ class Coordinator:
         self._blobs = {digest: data for digest, data in self._blobs.items() if digest in built.images}
         for digest in built.images:
             if digest not in self._blobs:
-                self._blobs[digest] = await self.journal.store.blob(digest)
-        return msgspec.structs.replace(built.request, blobs={digest: self._blobs[digest] for digest in built.images})
+                try:
+                    self._blobs[digest] = await self.journal.store.blob(digest)
+                except CorruptBlob as error:
+                    # Only the image is left out, where adapters say so; a session must not end for one picture.
+                    log.warning("%s", error)
+        return msgspec.structs.replace(built.request, blobs=dict(self._blobs))
 
     def _with_interrupt(self, effects: list[Effect], action: rules.InterruptTurn) -> list[Effect]:
         turn = self._turn

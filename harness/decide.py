@@ -114,6 +114,9 @@ Action = (
 TICK_S: Final = 1e-6
 """Less than this is no time: what rounding leaves of a wait that is over must not become another wait."""
 
+MOST_FRUITLESS: Final = 5
+"""Responses in a row that a run may have cut off or paused: a model that always breaks off would cost without end."""
+
 CUT_OFF: Final = (
     "this call was not run: your response was cut off at its length limit before the call was certainly complete. "
     "Send it again, shorter."
@@ -137,7 +140,7 @@ def decide(state: SessionState, now: Now) -> Action:
     if state.turn is not None:
         return _in_flight(state, run, now, limit)
     if run.failure is not None:
-        return _failed(state, run, run.failure, limit)
+        return _failed(state, run, run.failure, limit, now)
     if run.answered:
         return FinishRun(Outcome.LIMIT_REACHED, f"the limit of {limit or run.over} is reached")
     action = _next(state, now)
@@ -215,10 +218,12 @@ def _in_flight(state: SessionState, run: Run, now: Now, limit: str) -> Action:
     return Wait(left_s)
 
 
-def _failed(state: SessionState, run: Run, failure: TurnFailed, limit: str) -> Action:
+def _failed(state: SessionState, run: Run, failure: TurnFailed, limit: str, now: Now) -> Action:
     """The run ends, but what its operations have under way is not thrown away for a model that cannot be reached."""
     if state.pending:
-        return Wait()
+        if limit:
+            return _cancel(state, f"the limit of {limit} is reached") or Wait()
+        return Wait(_seconds_left(run, now))
     if failure.error is ErrorKind.CONTEXT_TOO_LONG and can_compact(state) and not limit:
         return Compact()
     line = f"{failure.error.value}: {failure.message}"
@@ -237,9 +242,11 @@ def _next(state: SessionState, now: Now) -> Action:
         return CallModel(Reason.INPUT)
     if Reason.HEARTBEAT in kinds:
         return CallModel(Reason.HEARTBEAT)
+    pending = state.pending
+    if not pending and state.run is not None and state.run.fruitless >= MOST_FRUITLESS:
+        return FinishRun(Outcome.FAILED, f"the model broke off {state.run.fruitless} responses in a row")
     if state.last_stop is StopReason.PAUSED:
         return CallModel(Reason.CONTINUATION)
-    pending = state.pending
     if not pending:
         if kinds:
             return CallModel(Reason.RESULTS if Reason.RESULTS in kinds else Reason.REJECTIONS)
@@ -271,8 +278,7 @@ def _while_pending(state: SessionState, pending: list[Call], now: Now) -> Action
     left_s: float | None = None
     waking = _waking(state.undelivered, pending)
     if waking is not None:
-        joining = [Running(call.tool, now.age_s(call.seq)) for call in pending if call.wake is not Wake.QUIET]
-        left_s = wait_s(policy, state.pace, now.age_s(waking), joining)
+        left_s = wait_s(policy, state.pace, now.age_s(waking), _joining(pending, now))
         if left_s <= TICK_S:
             return CallModel(Reason.RESULTS)
     if policy.heartbeat_s > 0:
@@ -281,6 +287,16 @@ def _while_pending(state: SessionState, pending: list[Call], now: Now) -> Action
             return Beat(tuple(call.call_id for call in pending))
         left_s = beat_s if left_s is None else min(left_s, beat_s)
     return Wait(left_s)
+
+
+def _joining(pending: list[Call], now: Now) -> list[list[Running]]:
+    """The running calls that could be a reason to call as well: each by itself, those of a batch together."""
+    groups: dict[str, list[Running]] = {}
+    for call in pending:
+        if call.wake is not Wake.QUIET:
+            group = call.turn_id if call.wake is Wake.BATCH else call.call_id
+            groups.setdefault(group, []).append(Running(call.tool, now.age_s(call.seq)))
+    return list(groups.values())
 
 
 def _waking(undelivered: tuple[Undelivered, ...], pending: list[Call]) -> int | None:

@@ -19,7 +19,7 @@ from harness.llm.model import ErrorKind, Image, ModelSettings, OutputItem, Part,
 from operations import Operation, Status
 
 
-class Limits(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+class Limits(msgspec.Struct, frozen=True, gc=False):
     """What one run may spend; None is no limit. Held by the turn rules, whatever a prompt says.
 
     turns: model requests. tokens: input and output of all of them. seconds: elapsed time of the run.
@@ -55,8 +55,10 @@ class Coalesce(enum.StrEnum):
     REMEMBERED = "remembered"  # the same, and no wait at all when no call that runs is likely to end by then
 
 
-class Policy(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Values the turn rules and the context builder work by. Recorded in session_opened.
+class Policy(msgspec.Struct, frozen=True, gc=False):
+    """Values the turn rules and the context builder work by.
+
+    Every one of them is recorded in session_opened: what a log leaves out could be another default tomorrow.
 
     coalesce_s: seconds to wait after the first undelivered result for others to join it; None adapts the wait.
     coalesce: what an adaptive wait goes by. coalesce_share: how much of the model's mean thinking time it is.
@@ -68,7 +70,7 @@ class Policy(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     coalesce_s: float | None = None
     coalesce: Coalesce = Coalesce.REMEMBERED
-    coalesce_share: float = 2.0
+    coalesce_share: float = 2.25
     heartbeat_s: float = 600.0
     result_max_chars: int = 50_000
     step_max_chars: int = 200_000
@@ -101,9 +103,10 @@ class Message(msgspec.Struct, frozen=True, gc=False, tag="message", omit_default
 
 
 class Interrupt(msgspec.Struct, frozen=True, gc=False, tag="interrupt", omit_defaults=True):
-    """Stop the turn in flight and finish the run; operations go on."""
+    """Stop the turn in flight and finish the run; operations go on. run_id: only if that run is going; empty is any."""
 
     reason: str = ""
+    run_id: str = ""
 
 
 class Cancel(msgspec.Struct, frozen=True, gc=False, tag="cancel", omit_defaults=True):

@@ -17,7 +17,7 @@ from harness.journal import utc_now
 from harness.log import decode, decode_all, encode, timestamp
 from harness.runtime import open_store
 from harness.state import DoesNotFit, SessionState, apply
-from store import CorruptLog, SessionInfo, Store, StoreError, UnknownSequence
+from store import CallerError, CorruptLog, SessionInfo, Store, StoreError, UnknownSequence
 
 PAGE = 1000
 """Records that one read brings into memory when a log is walked."""
@@ -112,12 +112,12 @@ async def _end_of_turn(store: Store, info: SessionInfo, turn_id: str) -> int:
     raise UnknownTurn(info.id, turn_id)
 
 
-class UnknownTurn(UnknownSequence):
+class UnknownTurn(CallerError):
     """The session has no turn of this id that has ended."""
 
     def __init__(self, session_id: str, turn_id: str) -> None:
-        Exception.__init__(self, f"session {session_id!r} has no ended turn {turn_id!r}. `turnlog turns` lists them.")
         self.session_id, self.turn_id = session_id, turn_id
+        super().__init__(f"session {session_id!r} has no ended turn {turn_id!r}. `turnlog turns` lists them.")
 
 
 class SessionSummary(msgspec.Struct, frozen=True):

@@ -14,7 +14,8 @@ from harness.events import Content, Message
 from harness.journal import utc_now
 from harness.log import timestamp
 from harness.transcript import clean
-from store import CorruptLog, Store, StoredInput
+from harness.validation import check_limits
+from store import CorruptBlob, CorruptLog, Store, StoredInput
 
 
 class InboxEntry(msgspec.Struct, frozen=True):
@@ -32,6 +33,7 @@ def as_content(content: str | Content) -> Content:
         content = msgspec.structs.replace(content, text=clean(content.text))
         if not content.text.strip() and not content.images:
             raise BadInput("the message is empty. Say what is to be done.")
+        check_limits(content.limits)
     return content
 
 
@@ -46,8 +48,17 @@ async def submit(
     """
     entry = InboxEntry(source, as_content(content))
     chosen = input_id or ids.new_input_id()
+    for image in entry.content.images if isinstance(entry.content, Message) else ():
+        await _check_there(store, image.digest)
     await store.submit(session_id, chosen, msgspec.json.encode(entry), received_at=timestamp(utc_now()))
     return chosen
+
+
+async def _check_there(store: Store, digest: str) -> None:
+    try:
+        await store.blob(digest)
+    except CorruptBlob as error:
+        raise BadInput(f"the image {digest!r} is not in the store. Put it there with store.put_blobs first.") from error
 
 
 def read_entry(stored: StoredInput) -> InboxEntry:

@@ -6,7 +6,6 @@ Must not know: the coordinator, or what a session does once it is open.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -29,6 +28,7 @@ from harness.tools.bash import Bash
 from harness.tools.registry import AbsentTool, Registry, Tool, ToolDefinitionError
 from harness.tools.skill import Skill, SkillTool
 from harness.tools.view_image import ViewImage
+from harness.validation import check_limits, check_policy, check_settings
 from store import Store
 
 T = TypeVar("T")
@@ -46,8 +46,14 @@ class Wanted(msgspec.Struct, frozen=True):
     instructions: str | None
     workspace: str | None
     policy: ev.Policy | None
+    limits: ev.Limits | None
     settings: ModelSettings | None
     title: str
+
+    def policy_on(self, current: ev.Policy) -> ev.Policy:
+        """The policy that is wanted, where `current` holds otherwise."""
+        policy = self.policy or current
+        return policy if self.limits is None else msgspec.structs.replace(policy, limits=self.limits)
 
 
 def check_arguments(
@@ -70,6 +76,12 @@ def check_arguments(
         raise BadInput("resume='must' needs the session_id to resume.")
     if session_id is not None and (not session_id.strip() or "/" in session_id or session_id.startswith(".")):
         raise BadInput(f"session_id {session_id!r} is not usable: it may not be empty, begin with '.' or hold '/'.")
+    if policy is not None:
+        check_policy(policy)
+    if limits is not None:
+        check_limits(limits)
+    if settings is not None:
+        check_settings(settings)
     return Wanted(
         session_id=session_id,
         resume=resume,
@@ -77,7 +89,8 @@ def check_arguments(
         tools=None if tools is None else tuple(tools),
         instructions=instructions,
         workspace=None if workspace is None else _workspace(workspace),
-        policy=_policy(limits, policy),
+        policy=policy,
+        limits=limits,
         settings=settings,
         title=title,
     )
@@ -88,30 +101,6 @@ def _workspace(workspace: str | Path) -> str:
     if not path.is_dir():
         raise BadInput(f"the workspace {str(workspace)!r} is not a folder. Make it, or name another.")
     return str(path)
-
-
-def _policy(limits: ev.Limits | None, policy: ev.Policy | None) -> ev.Policy | None:
-    if limits is not None:
-        policy = msgspec.structs.replace(policy or ev.Policy(), limits=limits)
-    if policy is None:
-        return None
-    seconds = {"coalesce_s": policy.coalesce_s or 0.0, "heartbeat_s": policy.heartbeat_s}
-    counts: dict[str, int | None] = {
-        "result_max_chars": policy.result_max_chars,
-        "step_max_chars": policy.step_max_chars,
-    }
-    for name, value in seconds.items():
-        if not (math.isfinite(value) and value >= 0):
-            raise BadInput(f"{name} has to be a number of seconds, zero or more, not {value!r}.")
-    asked = policy.limits
-    if not 0 < policy.compact_at <= 1:
-        raise BadInput(f"compact_at has to be a share above 0 and up to 1, not {policy.compact_at!r}.")
-    counts["window_tokens"] = policy.window_tokens
-    limited = {"turns": asked.turns, "tokens": asked.tokens, "seconds": asked.seconds, **counts}
-    for name, number in {**limited, **asked.calls}.items():
-        if number is not None and not (math.isfinite(number) and number > 0):
-            raise BadInput(f"the limit {name} has to be above zero, not {number!r}.")
-    return policy
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -144,7 +133,7 @@ async def create(store: Store, wanted: Wanted, model_name: str) -> tuple[str, tu
         tools=registry.records(),
         workspace=workspace,
         settings=wanted.settings or ModelSettings(),
-        policy=await _with_window(wanted.policy or ev.Policy(), model_name),
+        policy=await _with_window(wanted.policy_on(ev.Policy()), model_name),
         title=wanted.title,
     )
     now = timestamp(utc_now())
@@ -182,10 +171,10 @@ async def prepare(store: Store, wanted: Wanted, session_id: str) -> tuple[Sessio
     registry = Registry(_merged(config.tools, given))
     _need_functions(state, registry)
     model, name, owned = made_model(config.model if wanted.model is None else wanted.model)
-    policy = wanted.policy
-    if policy is None and name != config.model:  # another model, another window
-        policy = msgspec.structs.replace(config.policy, window_tokens=None)
-    if policy is not None:
+    policy = wanted.policy_on(config.policy)
+    if wanted.policy is None and name != config.model:  # another model, another window
+        policy = msgspec.structs.replace(policy, window_tokens=None)
+    if policy != config.policy:
         policy = await _with_window(policy, name)
     changes = ev.Settings(
         model=name if name != config.model else None,

@@ -6,6 +6,7 @@ Must not know: how a session is run. Nothing here writes; a rerun makes a sessio
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -67,7 +68,7 @@ class Replay:
         state = SessionState()
         for logged in self.events[:seq]:
             state = apply(state, logged)
-        return state
+        return copy.deepcopy(state)
 
     def requests(self) -> Iterator[TurnRequest]:
         """Each turn's request, rebuilt from the log alone."""

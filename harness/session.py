@@ -46,11 +46,11 @@ class Run:
     @property
     def ended(self) -> bool:
         """Whether the run has finished."""
-        return self.id in self._session.state.runs
+        return self._session._span_of(self.id) is not None
 
     async def result(self) -> RunResult:
         """Wait until the run has finished, and return how. Raises what stopped the session, if something did."""
-        return await self._session.wait_for_run(self.id)
+        return await self._session._wait_for_run(self.id)
 
     async def steer(self, content: str | ev.Message, *, input_id: str | None = None) -> str:
         """Say something to the model while it works: a turn in flight is cut off so that it reads this at once.
@@ -60,12 +60,12 @@ class Run:
         """
         if self.ended:
             raise RunEnded(self.id)
-        return await self._session.deliver(content, input_id)
+        return await self._session._deliver(content, input_id)
 
     async def interrupt(self, reason: str = "") -> RunResult:
         """Stop the turn in flight and finish the run; operations go on and report in the next run."""
         if not self.ended:
-            await self._session.deliver(ev.Interrupt(reason), None)
+            await self._session._deliver(ev.Interrupt(reason, self.id), None)
         return await self.result()
 
     def __repr__(self) -> str:
@@ -100,7 +100,7 @@ class Session:
         return None if run is None else Run(self, run.run_id)
 
     async def run(
-        self, content: str | ev.Message, *, idempotency_key: str | None = None, limits: ev.Limits | None = None
+        self, content: str | ev.Message, idempotency_key: str | None = None, *, limits: ev.Limits | None = None
     ) -> RunResult:
         """Start a run and wait for its end.
 
@@ -111,7 +111,7 @@ class Session:
         return await run.result()
 
     async def start_run(
-        self, content: str | ev.Message, *, idempotency_key: str | None = None, limits: ev.Limits | None = None
+        self, content: str | ev.Message, idempotency_key: str | None = None, *, limits: ev.Limits | None = None
     ) -> Run:
         """Start a run and return once its input is durable and accepted; arguments and errors as for `run`."""
         message = ev.Message(content) if isinstance(content, str) else content
@@ -123,21 +123,21 @@ class Session:
                 return known
             if (current := self.current_run) is not None:
                 raise RunInProgress(current)
-            input_id = await self.deliver(message, idempotency_key)
+            input_id = await self._deliver(message, idempotency_key)
         return self._run_of_input(input_id) or Run(self, input_id)
 
     async def send(self, content: str | ev.Message, *, input_id: str | None = None) -> Run:
         """Steer the run that is going on, or start one. Returns the run that the input went to."""
-        delivered = await self.deliver(content, input_id)
+        delivered = await self._deliver(content, input_id)
         return self._run_of_input(delivered) or Run(self, delivered)
 
     async def cancel(self, reason: str = "") -> None:
         """Stop the turn, cancel every operation, finish the run as cancelled. Returns when all have ended."""
-        await self.deliver(ev.Cancel(reason), None)
+        await self._deliver(ev.Cancel(reason), None)
         while self.state.cancel_idle or (self.state.run is not None and self.state.run.stop is ev.Cause.CANCEL):
             await self._wait()
 
-    def events(self, after: int = 0, *, follow: bool = False) -> history.Events:
+    def events(self, after: int = 0, follow: bool = False) -> history.Events:
         """Committed events after sequence number `after`; with `follow`, waits for more, from any process."""
         return history.Events(self.store, self.id, after, follow)
 
@@ -151,7 +151,7 @@ class Session:
 
     # --- for Run
 
-    async def deliver(self, content: str | ev.Content, input_id: str | None) -> str:
+    async def _deliver(self, content: str | ev.Content, input_id: str | None) -> str:
         """Put an input into the inbox and wait until the coordinator has accepted it. Returns its id."""
         self._check_open()
         chosen = input_id or new_input_id()
@@ -162,11 +162,17 @@ class Session:
             await self._wait()
         return chosen
 
-    async def wait_for_run(self, run_id: str) -> RunResult:
-        """Wait until run `run_id` has finished."""
-        while (span := self.state.runs.get(run_id)) is None:
+    async def _wait_for_run(self, run_id: str) -> RunResult:
+        """Wait until the run that the input `run_id` started, or joined, has finished."""
+        while (found := self._span_of(run_id)) is None:
             await self._wait()
-        return await self._result(run_id, span)
+        return await self._result(*found)
+
+    def _span_of(self, input_id: str) -> tuple[str, RunSpan] | None:
+        """The finished run that an input started or joined: two messages that had to wait become one run."""
+        run = self._run_of_input(input_id)
+        span = None if run is None else self.state.runs.get(run.id)
+        return None if run is None or span is None else (run.id, span)
 
     async def _result(self, run_id: str, span: RunSpan) -> RunResult:
         records = await self.store.read(self.id, after=span.first_seq - 1, upto=span.last_seq)

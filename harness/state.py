@@ -79,6 +79,7 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     stop: ev.Cause | None = None
     over: str = ""
     last_text: str = ""
+    fruitless: int = 0  # turns in a row that were cut off at their output limit or paused
     answered: bool = False  # the final answer of a limit has been given
     failure: ev.TurnFailed | None = None  # the last turn failed and no other was started
     seconds: float = 0.0  # elapsed time of the run that the log knows of
@@ -295,7 +296,9 @@ def _input_accepted(state: SessionState, event: ev.InputAccepted, seq: int) -> S
                 fresh=(*state.fresh, tr.Silence(heartbeat, tools)),
                 undelivered=(*state.undelivered, news),
             )
-        case ev.Interrupt():
+        case ev.Interrupt() as interrupt:
+            if interrupt.run_id and (state.run is None or state.run.run_id != interrupt.run_id):
+                return state  # it came too late: that run is over
             return _stopped(state, ev.Cause.INTERRUPT)
         case ev.Cancel():
             return _stopped(state, ev.Cause.CANCEL)
@@ -310,6 +313,7 @@ def _message(state: SessionState, input_id: str, message: ev.Message, seq: int) 
     run = state.run
     if run is None:
         run = Run(input_id, seq, state.config.policy.limits.narrowed(message.limits))
+        state = replace(state, compacted=False)  # a summary that failed may be tried again
     return replace(
         state,
         run=replace(run, failure=None),
@@ -380,6 +384,7 @@ def _turn_finished(state: SessionState, event: ev.TurnFinished, seq: int) -> Ses
             usage=run.usage + event.cost,
             largest_step=max(run.largest_step, event.usage.total),
             last_text=tr.answer(event.output),
+            fruitless=run.fruitless + 1 if event.stop in (StopReason.LENGTH, StopReason.PAUSED) else 0,
             answered=turn is not None and turn.reason is ev.Reason.FINAL_ANSWER,
             seconds=run.seconds + event.seconds,
         )
@@ -434,19 +439,22 @@ def _summary_written(state: SessionState, event: ev.TurnFinished, covers: int, s
 
 @_step(ev.TurnInterrupted)
 def _turn_interrupted(state: SessionState, event: ev.TurnInterrupted, seq: int) -> SessionState:
+    summarising = state.turn is not None and state.turn.reason is ev.Reason.COMPACTION
     # The cut note stands where the turn ended: before whatever came while it was in flight is told.
-    return replace(
-        state, seq=seq, turn=None, fresh=(tr.Cut(event), *state.fresh), run=_longer(state.run, event.seconds)
-    )
+    fresh = state.fresh if summarising else (tr.Cut(event), *state.fresh)
+    return replace(state, seq=seq, turn=None, fresh=fresh, run=_longer(state.run, event.seconds))
 
 
 @_step(ev.TurnFailed)
 def _turn_failed(state: SessionState, event: ev.TurnFailed, seq: int) -> SessionState:
     run = _longer(state.run, event.seconds)
-    final = state.turn is not None and state.turn.reason is ev.Reason.FINAL_ANSWER
+    reason = None if state.turn is None else state.turn.reason
+    final = reason is ev.Reason.FINAL_ANSWER
     if run is not None:
         run = replace(run, failure=event, answered=run.answered or final, usage=run.usage + event.lost)
-    return replace(state, seq=seq, turn=None, run=run, usage=state.usage + event.lost)
+    # A summary that cannot be had is not asked for again and again: see `can_compact`.
+    compacted = state.compacted or reason is ev.Reason.COMPACTION
+    return replace(state, seq=seq, turn=None, run=run, usage=state.usage + event.lost, compacted=compacted)
 
 
 def _longer(run: Run | None, seconds: float) -> Run | None:

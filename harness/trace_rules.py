@@ -261,15 +261,16 @@ def _folded(log: Sequence[ev.Logged]) -> list[Violation]:
     found: list[Violation] = []
     state = SessionState()
     sent: list[Item] = []
+    known = 0  # items that an earlier comparison has covered; the digests cover them ever after
     news = _News()
     for logged in log:
         seq, event = logged.seq, logged.event
         if isinstance(event, ev.TurnStarted):
-            items, violations = _turn_is_right(seq, event, state, sent)
+            items, violations = _turn_is_right(seq, event, state, sent, known)
             found.extend(violations)
             if event.reason is not ev.Reason.COMPACTION:
                 found.extend(Violation(7, seq, what) for what in news.missing_in(items[len(sent) :]))
-                sent, news = items, _News()
+                known, sent, news = len(sent), items, _News()
         news.note(event)
         try:
             state = apply(state, logged)
@@ -277,7 +278,7 @@ def _folded(log: Sequence[ev.Logged]) -> list[Violation]:
             return [*found, Violation(5, seq, str(error))]
         if isinstance(event, ev.ContextCompacted):
             found.extend(_compacted_well(seq, state))
-            sent = list(state.sent.items)
+            known, sent = 0, list(state.sent.items)
         if isinstance(event, ev.TurnFinished):
             sent = list(state.sent.items)
     return found
@@ -331,12 +332,12 @@ def _compacted_well(seq: int, state: SessionState) -> list[Violation]:
 
 
 def _turn_is_right(
-    seq: int, event: ev.TurnStarted, state: SessionState, sent: list[Item]
+    seq: int, event: ev.TurnStarted, state: SessionState, sent: list[Item], known: int
 ) -> tuple[list[Item], list[Violation]]:
     found = []
     built = rebuilt(state, event)
     items = list(built.request.items)
-    if event.reason is not ev.Reason.COMPACTION and items[: len(sent)] != sent:
+    if event.reason is not ev.Reason.COMPACTION and items[known : len(sent)] != sent[known:]:
         found.append(Violation(7, seq, "what an earlier request had is not the prefix of this one"))
     if not _has_reason(event, state):
         found.append(Violation(8, seq, f"{event.turn_id} starts for {event.reason.value}, but nothing is new"))

@@ -74,8 +74,9 @@ class TurnTask:
         done()
 
     async def _call(self, model: Model, prepare: Callable[[], Awaitable[ModelRequest]], started: float) -> Event:
+        request = await prepare()  # outside: what the store raises is not the model's failure
         try:
-            response = await model.respond(await prepare(), emit=self._emit)
+            response = await model.respond(request, emit=self._emit)
         except ModelError as error:
             return msgspec.structs.replace(
                 self._failed(error.kind, error.message, started),

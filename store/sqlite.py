@@ -223,7 +223,10 @@ class SqliteStore:
             raise StoreUnavailable(f"{self.location}: this store is closed. Open it again.")
 
         def work() -> T:
-            connection = self._idle.pop() if self._idle else schema.open_reader(self._path)
+            try:
+                connection = self._idle.pop()  # asking first would race with the other reading threads
+            except IndexError:
+                connection = schema.open_reader(self._path)
             try:
                 with schema.transaction(connection, "BEGIN"):
                     return queries.run(connection, plan())

@@ -42,6 +42,7 @@ VERBS: Final = {
     "send": Verb("send", "Send a message to a session, running or not."),
     "interrupt": Verb("interrupt", "Interrupt a session's run; its commands go on."),
     "cancel": Verb("cancel", "Cancel a session's run and its commands."),
+    "bench": Verb("bench", "Measure what the turn rules save, with a scripted model."),
 }
 
 

@@ -130,7 +130,7 @@ class ToolSchema(msgspec.Struct, frozen=True, gc=False):
     parameters: dict[str, Any]
 
 
-class ModelSettings(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+class ModelSettings(msgspec.Struct, frozen=True, gc=False):
     """What a caller may set for every request of a session. None leaves it to the provider."""
 
     max_output_tokens: int | None = None

@@ -6,6 +6,7 @@ Must not know: how operations run, the disk, the network, or what any one tool d
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
@@ -15,6 +16,8 @@ import msgspec
 from harness.events import CallOutcome, ToolRecord, Wake
 from harness.llm.model import Part, Text, ToolSchema
 from operations import Operation, OperationSpec, Status
+
+log = logging.getLogger("turnlog.tools")
 
 EXCERPT_CHARS: Final = 200
 """Characters of a bad argument string that its rejection quotes."""
@@ -221,15 +224,26 @@ class Registry:
         if isinstance(taken, Rejection):
             return taken
         rest, wake = taken
-        specs = tool.translate(rest, workspace)
-        return specs if isinstance(specs, Rejection) else Translated(rest, wake, specs)
+        try:
+            specs = tool.translate(rest, workspace)
+        except Exception as error:
+            log.exception("the tool %r could not translate a call", name)
+            return Rejection(f"the tool {name!r} failed: {type(error).__name__}: {error}. Do without it.")
+        if isinstance(specs, Rejection):
+            return specs
+        return Translated(rest, wake, specs) if specs else Rejection(f"the tool {name!r} asked for no work.")
 
     def present(self, name: str, operations: Sequence[Operation]) -> Presented:
         """The model-facing result of an ended call."""
         tool = self._tools.get(name)
         if tool is None:  # the session's tools were changed while the call ran
             return Presented(worst(operations), (Text(ended_text(operations)),))
-        return tool.present(operations)
+        try:
+            return tool.present(operations)
+        except Exception as error:
+            log.exception("the tool %r could not present a result", name)
+            told = f"the tool {name!r} could not tell its result ({type(error).__name__}: {error})"
+            return Presented(CallOutcome.FAILED, (Text(f"{told}\n{ended_text(operations)}"),))
 
 
 def check_definition(tool: Tool) -> None:
