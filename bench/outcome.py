@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +33,7 @@ def prices(path: Path = PRICES_FILE) -> Prices:
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """One model request. at_s, ended_s: when it was sent and answered. chars: of the request. said_chars: of the answer.
+    """One model request. at_s, ended_s: when it was sent and answered. chars: its size. said_chars: the answer's.
 
     calls: calls of the task that it made; a look at something that runs is none.
     """
@@ -89,6 +90,4 @@ def figures(outcome: Outcome, price: Prices) -> Figures:
 
 def _cached(turns: Sequence[Turn], cache_s: float) -> int:
     """Characters that a provider's prefix cache had: the request before, unless that was too long ago."""
-    return sum(
-        before.chars for before, turn in zip(turns, turns[1:], strict=False) if turn.at_s - before.at_s <= cache_s
-    )
+    return sum(before.chars for before, turn in pairwise(turns) if turn.at_s - before.at_s <= cache_s)

@@ -54,7 +54,7 @@ class ScriptedModel:
         calls = self.worker.next_calls()
         output: list[OutputItem] = [Text(self._words(calls))]
         for step in calls:
-            wake = self.worker.wake_of(step, calls) if self._uses_wake else None
+            wake = self.worker.wake_of(step) if self._uses_wake else None
             output.append(ToolCall(step.tool, arguments_of(step, wake)))
         return ModelResponse(tuple(output), StopReason.TOOL_CALLS if calls else StopReason.END, Usage())
 

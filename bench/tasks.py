@@ -145,6 +145,4 @@ SHAPES: Final[Mapping[str, Callable[[int], Task]]] = {"quick": quick, "fan": fan
 
 def recorded() -> list[Task]:
     """Tasks whose calls were really made once, with the durations and sizes that they had."""
-    return [
-        msgspec.json.decode(path.read_bytes(), type=Task) for path in sorted(RECORDED.glob("*.json"))
-    ]
+    return [msgspec.json.decode(path.read_bytes(), type=Task) for path in sorted(RECORDED.glob("*.json"))]

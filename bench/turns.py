@@ -128,7 +128,8 @@ def goal_lines(found: Sequence[Goal]) -> Iterator[str]:
     """The goals as lines."""
     for goal in found:
         verdict = "met" if goal.met else "MISSED"
-        yield f"{goal.what:<44} {goal.ratio.mean:>5.3f} ±{goal.ratio.within:.3f}  (at most {goal.at_most:.2f}) {verdict}"
+        ratio = f"{goal.ratio.mean:>5.3f} ±{goal.ratio.within:.3f}"
+        yield f"{goal.what:<44} {ratio}  (at most {goal.at_most:.2f}) {verdict}"
 
 
 def plotted(measured: Measured) -> str:
@@ -156,7 +157,9 @@ def run(options: Options, say: Callable[[str], None]) -> bool:
     """Measure and show. Returns whether every goal was met."""
     price = prices()
     seeds = range(options.first, options.first + options.seeds)
-    say(f"seeds {seeds.start} to {seeds.stop - 1}; means of a task; prices and sizes: bench/prices.json, bench/tasks.py")
+    say(
+        f"seeds {seeds.start} to {seeds.stop - 1}; means of a task; prices and sizes: bench/prices.json, bench/tasks.py"
+    )
     groups = {name: [shape(seed) for seed in seeds] for name, shape in SHAPES.items()}
     groups.update({f"recorded: {task.name}": [task] for task in recorded()})
     shown: dict[str, object] = {"seeds": [seeds.start, seeds.stop - 1], "prices": msgspec.to_builtins(price)}

@@ -7,14 +7,16 @@ Must not know: loops, clocks.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
 from bench.tasks import Step, Task
 
-WORDS: Final = "I go on with what these results allow, and say briefly what I expect of each call before I make it. " * 2
+WORDS: Final = (
+    "I go on with what these results allow, and say briefly what I expect of each call before I make it. " * 2
+)
 WAITING: Final = "Nothing to do until more results are there."
 ANSWER: Final = "All of it is done. " * 20
 QUICK_TOOLS: Final = frozenset({"read", "search", "edit", "check"})
@@ -29,7 +31,7 @@ class Worker:
         self.known: set[str] = set()
         self.asked: set[str] = set()
         self.turns = 0
-        self._followers = {step.id: [other for other in task.steps if step.id in other.needs] for step in task.steps}
+        self._leads_on = {step.id: any(step.id in other.needs for other in task.steps) for step in task.steps}
 
     @property
     def finished(self) -> bool:
@@ -55,23 +57,15 @@ class Worker:
         self.asked.update(step.id for step in calls)
         return calls
 
-    def wake_of(self, step: Step, together: Collection[Step]) -> str:
-        """What a model that knows its task says about a call made `together` with others.
+    def wake_of(self, step: Step) -> str:
+        """What a model that knows its task says about a call. It does not know how long this one will take.
 
-        It does not know how long this one will take, only its kind. quiet: nothing follows from its result. batch: it
-        is of a quick kind, and what follows can wait for the other quick ones of the response; or it is of a slow kind,
-        nothing quick would wait with it, and its result alone allows nothing. each: everything else.
+        quiet: nothing follows from its result. batch: it is of a quick kind, and what follows can wait for the other
+        quick ones of the response. each: nothing quick should wait for it.
         """
-        if not self._followers[step.id]:
+        if not self._leads_on[step.id]:
             return "quiet"
-        if step.tool in QUICK_TOOLS:
-            return "batch"
-        holds_up = any(other.tool in QUICK_TOOLS and self._followers[other.id] for other in together)
-        return "each" if holds_up or self._suffices(step) else "batch"
-
-    def _suffices(self, step: Step) -> bool:
-        """Whether the result of this step, with what is known, allows a call."""
-        return any(self.known.issuperset(set(other.needs) - {step.id}) for other in self._followers[step.id])
+        return "batch" if step.tool in QUICK_TOOLS else "each"
 
 
 def arguments_of(step: Step, wake: str | None = None) -> str:
