@@ -25,8 +25,8 @@ def command(as_json: bool, store: str | None) -> int:
     Nine commands in three steps, of which those in one step overlap, in a temporary folder. The session stays in the
     store, for the commands that it shows at the end.
     """
+    from harness.cli.choosing import fitting_view
     from harness.cli.driving import Errand, drive
-    from harness.cli.views import fitting_view
 
     # The runbook calls python3, which need not be on the path of a machine that runs us from a virtual environment.
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])

@@ -49,9 +49,9 @@ def command(
 
     Ctrl-C interrupts the run and leaves the session resumable; a second Ctrl-C cancels its commands.
     """
+    from harness.cli.choosing import fitting_view
     from harness.cli.driving import Errand, drive
     from harness.cli.prompting import instructions_for, limits_of, prompt_of, title_of, workspace_of
-    from harness.cli.views import fitting_view
 
     given = _one_of(prompt, text)
     if given is None and session is None:

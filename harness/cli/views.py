@@ -6,7 +6,6 @@ Must not know: sessions, signals, exit statuses.
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -136,14 +135,3 @@ def marks(encoding: str | None) -> dict[str, str]:
     except (UnicodeEncodeError, LookupError):
         return dict(ASCII_MARKS)
     return dict(MARKS)
-
-
-def fitting_view(*, as_json: bool) -> View:
-    """JSON when asked for; a live picture on a terminal that can move its cursor; lines everywhere else."""
-    if as_json:
-        return JsonView()
-    if sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown"):
-        from harness.cli.live import LiveView  # rich is for terminals only
-
-        return LiveView()
-    return PlainView()
