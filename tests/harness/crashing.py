@@ -139,7 +139,8 @@ class Model:
             elif isinstance(item, UserItem) and text.startswith("Result of call "):
                 results[text.split()[3]] = text.partition("\n")[2]
         if not results:
-            commands = [f"sleep 0.0{i}; echo {line} >> lines.txt; echo said {line}" for i, line in enumerate(LINES)]
+            work = "echo {0} >> lines.txt; echo said {0}"
+            commands = [f"sleep 0.0{i}; " + work.format(line) for i, line in enumerate(LINES)]
             calls = [ToolCall("bash", msgspec.json.encode({"command": command}).decode()) for command in commands]
             calls += [ToolCall("note", '{"line": "noted"}'), ToolCall("view_image", '{"path": "dot.png"}')]
             return ModelResponse(tuple(calls), StopReason.TOOL_CALLS)
