@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.cli import Cli, Done, finish
+from tests.cli.cli import Cli, Done
 
 
 def one_line(done: Done, status: int, *words: str) -> None:
@@ -40,11 +40,9 @@ BAD_USAGE = [
 
 
 def test_mistakes_of_the_caller_are_one_line_and_2(cli: Cli) -> None:
-    for start in range(0, len(BAD_USAGE), 3):  # a few at once: starting is most of what they do
-        group = BAD_USAGE[start : start + 3]
-        started = [(cli.start(*arguments), word) for arguments, word in group]
-        for process, word in started:
-            one_line(finish(process), 2, word)
+    for arguments, word in BAD_USAGE:
+        one_line(cli.here(*arguments), 2, word)
+    one_line(cli("run", "hi", "--session", "nope"), 2, "no session 'nope'")
     assert not cli.state.exists(), "nothing was made"
 
 
@@ -52,11 +50,11 @@ def test_stores_that_cannot_be_used_are_one_line_and_1(cli: Cli, tmp_path: Path)
     plain = tmp_path / "plain.txt"
     plain.write_text("This is not a database, however long one looks at it. " * 40)
     before = plain.read_bytes()
-    one_line(cli("run", "hi", "--store", str(plain)), 1, str(plain))
-    one_line(cli("sessions", "--store", str(plain)), 1, str(plain))
-    one_line(cli("run", "hi", "--store", str(tmp_path / "no folder" / "s.db")), 1, "no folder")
-    one_line(cli("run", "hi", "--store", str(plain / "s.db")), 1, "s.db")
-    one_line(cli("sessions", "--store", str(tmp_path / "none.db")), 1, "none.db")
+    one_line(cli.here("run", "hi", "--store", str(plain)), 1, str(plain))
+    one_line(cli.here("sessions", "--store", str(plain)), 1, str(plain))
+    one_line(cli.here("run", "hi", "--store", str(tmp_path / "no folder" / "s.db")), 1, "no folder")
+    one_line(cli.here("run", "hi", "--store", str(plain / "s.db")), 1, "s.db")
+    one_line(cli.here("sessions", "--store", str(tmp_path / "none.db")), 1, "none.db")
     assert plain.read_bytes() == before and not (tmp_path / "none.db").exists()
 
 
@@ -70,17 +68,17 @@ def test_what_is_newer_or_damaged_is_refused_whole(finished: tuple[Cli, str], tm
             database.execute(f"DROP TRIGGER {name}")
         database.execute("UPDATE events SET data = replace(data, 'one', 'two') WHERE seq = 5")
     database.close()
-    damaged = cli("log", session_id, "--store", str(copy))
+    damaged = cli.here("log", session_id, "--store", str(copy))
     one_line(damaged, 1, "damaged at event 5")
-    verified = cli("verify", session_id, "--store", str(copy))
+    verified = cli.here("verify", session_id, "--store", str(copy))
     assert (verified.status, "event 5" in verified.out, verified.err) == (1, True, "")
-    exported = cli("export", session_id, "--store", str(copy))
+    exported = cli.here("export", session_id, "--store", str(copy))
     one_line(exported, 1, "damaged at event 5")
     assert exported.out.count("\n") >= 5, "what comes before the damage was saved"
     with sqlite3.connect(copy) as database:
         database.execute("UPDATE sessions SET format_version = 99")
     database.close()
-    one_line(cli("run", "hi", "--session", session_id, "--store", str(copy)), 1, "version 99")
+    one_line(cli.here("run", "hi", "--session", session_id, "--store", str(copy)), 1, "version 99")
 
 
 def test_an_unexpected_error_is_one_line_with_a_hint(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ def test_a_failed_command_is_only_a_step_for_other_models(cli: Cli, tmp_path: Pa
         {"text": "Let me look.", "calls": [{"name": "bash", "arguments": {"command": "exit 3"}}, {"name": "nothing"}]},
         {"text": "It failed, as it should.", "usage": {"input": 1200, "output": 7}},
     )
-    done = cli("run", "go", "--model", model)
+    done = cli.here("run", "go", "--model", model)
     assert (done.status, done.err) == (0, "")
     assert "Let me look." in done.out and "1,200 tokens in, 7 out" in done.out
     assert done.out.count("It failed, as it should.") == 1, "the answer is not shown twice"
@@ -78,25 +78,25 @@ def test_a_failed_command_is_only_a_step_for_other_models(cli: Cli, tmp_path: Pa
 def test_a_run_that_ends_otherwise_exits_with_1_and_says_why(cli: Cli, tmp_path: Path) -> None:
     calls = [{"name": "bash", "arguments": {"command": "echo x"}}]
     model = script(tmp_path / "s.json", {"calls": calls}, {"text": "That is all I reached."})
-    limited = cli("run", "go", "--model", model, "--limit", "turns=1", "--limit", "calls.bash=9")
+    limited = cli.here("run", "go", "--model", model, "--limit", "turns=1", "--limit", "calls.bash=9")
     assert (limited.status, limited.err) == (
         1,
         "turnlog: the run ended as limit_reached: the limit of 1 turns is reached.\n",
     )
     assert "That is all I reached." in limited.out
-    failed = cli("run", "go", "--model", script(tmp_path / "e.json", {"error": {"kind": "authentication"}}))
+    failed = cli.here("run", "go", "--model", script(tmp_path / "e.json", {"error": {"kind": "authentication"}}))
     assert (failed.status, failed.out.count("✗ turn t1 failed")) == (1, 1)
     assert failed.err == "turnlog: the run ended as failed: authentication: scripted error.\n"
 
 
 def test_a_session_goes_on_with_another_prompt(cli: Cli) -> None:
-    first = cli("run", "--json", f"# One\n{block('echo one')}").events[-1]
-    second = cli("run", "--json", "--session", first["session_id"][:6], "-p", f"# Two\n{block('echo two')}")
+    first = cli.here("run", "--json", f"# One\n{block('echo one')}").events[-1]
+    second = cli.here("run", "--json", "--session", first["session_id"][:6], "-p", f"# Two\n{block('echo two')}")
     assert second.status == 0
     *events, result = second.events
     assert (result["session_id"], result["outcome"]) == (first["session_id"], "completed")
     assert events[0]["kind"] == "input_accepted", "only what is new is shown"
-    nothing = cli("run", "--session", first["session_id"])
+    nothing = cli.here("run", "--session", first["session_id"])
     assert nothing.status == 2 and "has no unfinished run. Say what to do" in nothing.err
 
 

@@ -32,7 +32,7 @@ def test_states_and_digests_come_from_the_log_alone(finished: tuple[Cli, str]) -
     shown = cli.ok("replay", session_id, "--to", "5")
     assert "t0001c000 bash" in shown and "event        5 of " in shown
     assert json.loads(cli.ok("replay", session_id, "--to", "1", "--json"))["seq"] == 1
-    far = cli("replay", session_id, "--to", "9999")
+    far = cli.here("replay", session_id, "--to", "9999")
     assert far.status == 2 and "has events 1 to" in far.err
     assert "every trace rule holds" in cli.ok("check", session_id)
     assert "every event is as it was written" in cli.ok("verify", session_id)
@@ -45,12 +45,12 @@ def test_a_branch_runs_on_and_its_parent_stays(finished: tuple[Cli, str]) -> Non
     branch = cli.ok("fork", session_id, "--at", "t1").strip()
     assert len(branch.split()) == 1
     early = cli.ok("fork", session_id, "--at", "2").strip()
-    done = cli("run", "--session", branch)
+    done = cli.here("run", "--session", branch)
     assert done.status in (0, 1) and "t2" in done.out, "the branch goes on where its parent was"
     assert "every trace rule holds" in cli.ok("check", branch)
     assert cli.ok("log", session_id, "--json") == before
     assert len(cli.events(early)) == 3
-    unknown = cli("fork", session_id, "--at", "t99")
+    unknown = cli.here("fork", session_id, "--at", "t99")
     assert unknown.status == 2 and "t99" in unknown.err
 
 
@@ -60,7 +60,7 @@ async def test_an_id_may_be_cut_short_while_it_is_clear(finished: tuple[Cli, str
     ids = [session_id, *[await harness.fork(cli.store, session_id) for _ in range(33)]]
     first, times = Counter(each[0] for each in ids).most_common(1)[0]
     assert times > 1
-    done = await trio.to_thread.run_sync(cli, "log", first)
+    done = await trio.to_thread.run_sync(cli.here, "log", first)
     assert done.status == 2 and f"sessions begin with '{first}'" in done.err and "Give more" in done.err
 
 
@@ -69,12 +69,12 @@ def test_a_session_moves_to_another_store(finished: tuple[Cli, str], cli: Cli) -
     exported = origin.ok("export", session_id)
     assert cli.ok("import", "-", stdin=exported.encode()) == f"{session_id}\n"
     assert cli.ok("log", session_id, "--json") == origin.ok("log", session_id, "--json")
-    again = cli("import", "-", stdin=exported.encode())
+    again = cli.here("import", "-", stdin=exported.encode())
     assert again.status == 2 and "exists already" in again.err
     copy = cli.workspace / "copy.db"
     cli.ok("backup", str(copy))
     assert session_id in cli.ok("sessions", "--store", str(copy))
-    assert cli("backup", str(copy)).status == 2
+    assert cli.here("backup", str(copy)).status == 2
 
 
 def test_an_empty_list_is_no_error(cli: Cli) -> None:
@@ -92,7 +92,7 @@ def test_other_processes_follow_steer_and_interrupt_a_run(cli: Cli) -> None:
     sent = cli.ok("send", session_id, "Are you there?", "--id", "note-1").splitlines()
     assert sent[0] == "note-1" and "takes it up now" in sent[1]
     assert cli.ok("send", session_id, "Are you there?", "--id", "note-1") != "", "the same input again is no other one"
-    other = cli("send", session_id, "Something else", "--id", "note-1")
+    other = cli.here("send", session_id, "Something else", "--id", "note-1")
     assert other.status == 2
     busy = cli("run", "--session", session_id, "-p", "me too")
     assert busy.status == 1 and "is open in" in busy.err
@@ -124,4 +124,4 @@ def test_the_demo_runs_and_compares_itself_with_a_loop_that_blocks(cli: Cli) -> 
     calls = [each["seconds"] for each in cli.events(session_id) if each["kind"] == "tool_call_finished"]
     assert finished["seconds"] < sum(calls) * 0.8
     for verb in ("log", "turns", "fork", "check"):
-        cli.ok(verb, session_id)
+        assert cli(verb, session_id).status == 0
