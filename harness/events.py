@@ -198,8 +198,9 @@ class SessionOpened(Event, frozen=True, gc=False, tag="session_opened"):
     model: str
     tools: tuple[ToolRecord, ...]
     workspace: str
-    settings: ModelSettings = ModelSettings()
-    policy: Policy = Policy()
+    # By factory, since a value that equals a plain default would be left out of the log.
+    settings: ModelSettings = msgspec.field(default_factory=ModelSettings)
+    policy: Policy = msgspec.field(default_factory=Policy)
     title: str = ""
 
 

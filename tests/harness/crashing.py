@@ -116,7 +116,7 @@ class _Telling:
 
 
 class Model:
-    """Asks for everything at once, and says at the end how each call ended. What it says depends on the request only."""
+    """Asks for everything at once, and says at the end how each call ended, from what the request holds alone."""
 
     name = "crashing"
 
