@@ -372,6 +372,8 @@ class Coordinator:
     async def _watch_updates(self) -> None:
         async for update in self._group.updates:
             self._updates.append(update)
+            # What is there already goes into the same append: quick work begins and ends in one commit.
+            self._updates.extend(self._group.updates.take_nowait())
             self._wake()
 
     async def _keep_lease(self) -> None:

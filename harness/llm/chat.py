@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 
 from harness.llm.chat_response import ChatAssembler
-from harness.llm.chat_wire import Encoding, encode
+from harness.llm.chat_wire import Encoding, Written, encode
 from harness.llm.client import HttpModel
+from harness.llm.memo import Memo
 from harness.llm.model import ModelError, ModelRequest
 from harness.llm.stream import Assembler
 
@@ -24,10 +25,11 @@ class ChatModel(HttpModel):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._memo: Memo[Written] = Memo()
         self._encoding = Encoding(self.row, self.model, self.stream, self.row.stream_usage)
 
     def encode(self, request: ModelRequest) -> dict[str, Any]:
-        return encode(request, self._encoding)
+        return encode(request, self._encoding, self._memo)
 
     def assembler(self) -> Assembler:
         return ChatAssembler(self.row.name, back=self.row.reasoning_back)

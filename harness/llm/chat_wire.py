@@ -14,9 +14,11 @@ from typing import Any, Final
 import msgspec
 
 from harness.llm import wire
+from harness.llm.memo import Memo
 from harness.llm.model import (
     AssistantItem,
     Image,
+    Item,
     ModelRequest,
     Part,
     Reasoning,
@@ -41,10 +43,20 @@ class Encoding(msgspec.Struct, frozen=True):
     bridge: bool = False
 
 
-def encode(request: ModelRequest, encoding: Encoding) -> dict[str, Any]:
-    """The body of a request. Every call is followed by its one result, and no text part is blank."""
+class Written(msgspec.Struct, frozen=True):
+    """What is the same in every request of an item: its message, and the images that follow in a user's message."""
+
+    message: dict[str, Any] | None = None
+    images: tuple[Image, ...] = ()
+
+
+def encode(request: ModelRequest, encoding: Encoding, memo: Memo[Written] | None = None) -> dict[str, Any]:
+    """The body of a request. Every call is followed by its one result, and no text part is blank.
+
+    memo: that of this model's earlier requests; its row must be the same.
+    """
     row, settings = encoding.row, request.settings
-    body: dict[str, Any] = {"model": encoding.model, "messages": messages(request, encoding)}
+    body: dict[str, Any] = {"model": encoding.model, "messages": messages(request, encoding, memo)}
     if request.tools and (request.allow_tools or row.tool_choice):
         body["tools"] = [
             {
@@ -75,13 +87,14 @@ def encode(request: ModelRequest, encoding: Encoding) -> dict[str, Any]:
     return body
 
 
-def messages(request: ModelRequest, encoding: Encoding) -> list[dict[str, Any]]:
+def messages(request: ModelRequest, encoding: Encoding, memo: Memo[Written] | None = None) -> list[dict[str, Any]]:
     """The messages: neighbouring users' messages joined, since many chat templates want the roles to alternate."""
     out: list[dict[str, Any]] = []
     shown: list[Part] = []  # images of tool results, which wait until the last result of their response is written
     if request.instructions.strip():
         out.append({"role": "system", "content": wire.clean(request.instructions)})
-    for item in request.items:
+    made = (memo or Memo()).made(request, lambda item: _written(item, encoding.row))
+    for item, written in zip(request.items, made, strict=True):
         if not isinstance(item, ToolResultItem) and shown:
             _user(out, shown, request, encoding)
             shown = []
@@ -89,16 +102,26 @@ def messages(request: ModelRequest, encoding: Encoding) -> list[dict[str, Any]]:
             case UserItem():
                 _user(out, item.parts, request, encoding)
             case AssistantItem():
-                if (message := _assistant(item, encoding.row)) is not None:
-                    out.append(message)
+                if written.message is not None:
+                    out.append(written.message)
             case ToolResultItem():
-                out.append(_tool(item))
-                images = [part for part in item.parts if isinstance(part, Image)]
-                if images:
-                    shown += [Text(f"Image from the result of call {item.call_id} ({item.tool}):"), *images]
+                assert written.message is not None
+                out.append(written.message)
+                if written.images:
+                    shown += [Text(f"Image from the result of call {item.call_id} ({item.tool}):"), *written.images]
     if shown:
         _user(out, shown, request, encoding)
     return out
+
+
+def _written(item: Item, row: Provider) -> Written:
+    match item:
+        case UserItem():
+            return Written()  # joined to its neighbours, and its images may come to hand later
+        case AssistantItem():
+            return Written(_assistant(item, row))
+        case ToolResultItem():
+            return Written(_tool(item), tuple(part for part in item.parts if isinstance(part, Image)))
 
 
 def _user(out: list[dict[str, Any]], parts: Sequence[Part], request: ModelRequest, encoding: Encoding) -> None:

@@ -28,6 +28,8 @@ PURE = (
     "harness.llm.errors",
     "harness.llm.stream",
     "harness.llm.wire",
+    "harness.llm.memo",
+    "harness.coalescing",
     "harness.llm.chat_wire",
     "harness.llm.chat_calls",
     "harness.llm.chat_response",
