@@ -58,7 +58,7 @@ def shared_manager() -> OperationManager:
 async def open_store(store: str | Path | Store, *, create: bool = True) -> AsyncIterator[Store]:
     """The store itself, or the one at a path, shared by everyone in this trio run who names the same file.
 
-    create: make the file (and its folder) when there is none; otherwise that is StoreUnavailable.
+    create: make the file when there is none (its folder has to be there); otherwise that is StoreUnavailable.
     """
     if not isinstance(store, (str, Path)):
         yield store
