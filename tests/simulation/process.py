@@ -27,6 +27,7 @@ class Process:
         self.session: harness.Session | None = None
         self.settled, self.ended = trio.Event(), trio.Event()
         self.error: StoreError | None = None
+        self.nursery: trio.Nursery | None = None  # of the code around the session, which dies with the process
         self._options, self._limit = options, limit
         self._scope = trio.CancelScope()
         self._closing = trio.Event()
@@ -70,7 +71,6 @@ class Process:
                     **self._options,
                 ) as session:
                     self.session = session
-                    self.settled.set()
                     await self._until_stopped(session)
         except StoreError as error:
             self.error = error
@@ -80,7 +80,9 @@ class Process:
 
     async def _until_stopped(self, session: harness.Session) -> None:
         async with trio.open_nursery() as nursery:
+            self.nursery = nursery
             nursery.start_soon(self._watch_failure, session)
+            self.settled.set()
             await self._closing.wait()
             nursery.cancel_scope.cancel()
         # A coordinator that failed has said why; the first wait raises it.

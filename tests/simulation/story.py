@@ -24,6 +24,7 @@ from store import CallerError, SessionBusy, StoreUnavailable
 from tests.simulation.chance import Steps, seeded
 from tests.simulation.disk import Disk
 from tests.simulation.process import Process
+from tests.simulation.program import Program
 from tests.simulation.world import Broken, World
 
 LONGEST_S = 6 * 3600.0
@@ -63,6 +64,7 @@ class Story:
         self.sessions = ["first"]
         self.sent: dict[str, dict[str, ev.Content]] = {"first": {}}
         self.messages = 0
+        self.programs: list[Program] = []
         self._crash_in = 0
         world.crash_point = self._point
         chance = self.chance
@@ -159,6 +161,7 @@ class Story:
         self.world.counts["happenings"] += 1
         happenings: list[tuple[int, Any]] = [
             (8, self._say),
+            (4, self._call),
             (2, self._repeat),
             (2, self._interrupt),
             (1, self._cancel),
@@ -180,6 +183,25 @@ class Story:
     async def _say(self) -> None:
         self.messages += 1
         await self._send(ev.Message(f"message {self.messages}."))
+
+    async def _call(self) -> None:
+        """A program calls the session that is open; nobody waits for it here."""
+        self.messages += 1
+        verb = self.chance.choice(["run", "run", "steer", "cancel", "interrupt"])
+        program = Program(self.sessions[-1], verb, f"message {self.messages}.", new_input_id())
+        self.world.counts[f"programs that {verb}"] += 1
+        self.programs.append(program)
+        self._nursery.start_soon(self._drive, program)
+
+    async def _drive(self, program: Program) -> None:
+        while not program.done:
+            process = self.process
+            if process is not None and process.session_id == program.session_id:
+                await program.attempt(process)
+            if not program.done:
+                await trio.sleep(self.chance.choice([0.1, 1.0, 5.0]))
+        if program.results:
+            self.sent[program.session_id][program.key] = ev.Message(program.text)
 
     async def _interrupt(self) -> None:
         await self._send(ev.Interrupt("enough"))
@@ -299,9 +321,19 @@ class Story:
 
     async def _finished(self, session_id: str) -> tuple[bytes, ...]:
         """The session, once it has come to rest with nothing in its way."""
-        await self._opened(session_id)
+        await self._rested(session_id)  # programs may still interrupt what is going on
         await self._send(ev.Message(f"finally, {session_id}"), session_id)
-        # What had gone wrong before the calm may still stop the process that is open, but no later one.
+        await self._rested(session_id)
+        log = await self._check(session_id)
+        await self._check_inputs(session_id, log)
+        if damage := await self.world.store.verify(session_id):
+            raise Broken(f"verify finds {damage}")
+        self.world.counts["turns"] += sum(isinstance(entry.event, ev.TurnStarted) for entry in log)
+        self.world.counts["events"] += len(log)
+        return tuple(msgspec.json.encode(entry.event) for entry in log)
+
+    async def _rested(self, session_id: str) -> None:
+        """Return when the session is at rest. What had gone wrong may still stop its process, but no later one."""
         last = await self._opened(session_id)
         with trio.move_on_after(LONGEST_S) as waiting:
             while not await self._at_rest(last):
@@ -313,13 +345,6 @@ class Story:
             raise Broken(f"session {session_id} never comes to rest: {last.session and last.session.state.run}")
         if self.world.counts["openings in the calm"] > len(self.sessions):
             raise Broken("sessions stop again and again though nothing is wrong")
-        log = await self._check(session_id)
-        await self._check_inputs(session_id, log)
-        if damage := await self.world.store.verify(session_id):
-            raise Broken(f"verify finds {damage}")
-        self.world.counts["turns"] += sum(isinstance(entry.event, ev.TurnStarted) for entry in log)
-        self.world.counts["events"] += len(log)
-        return tuple(msgspec.json.encode(entry.event) for entry in log)
 
     async def _at_rest(self, process: Process) -> bool:
         if not process.is_open or process.session is None:
@@ -328,7 +353,10 @@ class Story:
         waiting = [
             entry for entry in await self.world.store.inputs(process.session_id) if entry.input_id not in state.accepted
         ]
-        return state.run is None and not state.pending and not waiting
+        calling = [
+            program for program in self.programs if program.session_id == process.session_id and not program.done
+        ]
+        return state.run is None and not state.pending and not waiting and not calling
 
     async def _check_inputs(self, session_id: str, log: list[ev.Logged]) -> None:
         accepted = Counter(entry.event.input_id for entry in log if isinstance(entry.event, ev.InputAccepted))
