@@ -87,13 +87,13 @@ async def _main() -> None:
 @contextmanager
 def loopback() -> Iterator[str]:
     """The address of a server that lives as long as the block."""
-    process = subprocess.Popen([sys.executable, "-m", "bench.loopback"], stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-    finally:
-        process.terminate()
-        process.wait()
+    command = [sys.executable, "-m", "bench.loopback"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.terminate()
 
 
 if __name__ == "__main__":

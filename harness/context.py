@@ -50,7 +50,7 @@ def build(state: SessionState, *, limit: str = "") -> Built:
     request = ModelRequest(
         instructions=config.instructions,
         tools=schemas,
-        items=[*state.sent.items, *new],
+        items=state.sent.items[:] + new,
         settings=config.settings,
         allow_tools=not limit,
     )
