@@ -7,7 +7,7 @@ Must not know: anything else. `import harness` does not import this package.
 from __future__ import annotations
 
 from harness.aio.calling import AsyncioModel, AsyncioTool, model, tool
-from harness.aio.guest import LoopInUse
+from harness.aio.places import LoopInUse
 from harness.aio.reading import Replay, fork, read_events, replay, rerun, sessions, submit
 from harness.aio.session import Deltas, Events, Run, Session, open_session
 

@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 import trio
 
-from harness.aio.guest import LoopInUse
+from harness.aio.places import LoopInUse
 from harness.errors import HarnessError
 from harness.llm.model import Emit, Model, ModelRequest, ModelResponse
 from harness.tools.function import FunctionTool
@@ -60,8 +60,12 @@ async def in_asyncio(function: Callable[[], Awaitable[T]]) -> T:
         await ended.wait()
     except trio.Cancelled:
         task.cancel()
-        with trio.move_on_after(STOP_S, shield=True):
-            await ended.wait()
+        try:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + STOP_S):
+                await ended.wait()
+        finally:
+            if not task.done():  # nobody here waits for it any more: it is the loop's now
+                asyncio._register_task(task)
         if not task.done() or task.cancelled():
             raise
     if task.cancelled():

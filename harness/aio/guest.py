@@ -20,13 +20,10 @@ from typing import Any, Generic, TypeVar
 import outcome
 import trio
 
+from harness.aio.places import LoopInUse, in_trio_run, running_loop
 from harness.errors import HarnessError
 
 T = TypeVar("T")
-
-
-class LoopInUse(HarnessError):
-    """This asyncio loop, or its thread, cannot run a session."""
 
 
 class Stopped(HarnessError):
@@ -106,7 +103,7 @@ class Guest:
 
     def check_loop(self) -> None:
         """Raises LoopInUse when the caller runs in another loop."""
-        if _running_loop() is not self.loop:
+        if running_loop() is not self.loop:
             raise LoopInUse("the session belongs to another asyncio loop. Use it from the loop that opened it.")
 
     async def _main(self) -> None:
@@ -232,11 +229,11 @@ async def enter() -> Guest:
 
     Raises LoopInUse where there is no asyncio loop, or one that cannot have ours.
     """
-    loop = _running_loop()
+    loop = running_loop()
     while (guest := _here.guest) is not None and guest.loop is loop and guest.leaving:
         await asyncio.wait([guest.ended])
     if guest is None or guest.loop is not loop:
-        if trio.lowlevel.in_trio_run():
+        if in_trio_run():
             raise LoopInUse(_why_not(guest))
         guest = _here.guest = Guest(loop)
     await guest.join()
@@ -263,17 +260,6 @@ async def settled(future: asyncio.Future[None], on_cancel: Callable[[], None] = 
             on_cancel()
     if cancelled is not None:
         raise cancelled
-
-
-def _running_loop() -> asyncio.AbstractEventLoop:
-    try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
-        raise LoopInUse("no asyncio loop runs here. Use asyncio.run, or in a trio program harness itself.") from None
-    if trio.lowlevel.in_trio_task():  # trio_asyncio makes every asyncio program of the process one
-        what = "runs inside trio (trio_asyncio)" if "trio_asyncio" in sys.modules else "is not the one that runs here"
-        raise LoopInUse(f"the asyncio loop {what}. Use harness itself from trio code, not harness.aio.")
-    return loop
 
 
 def _why_not(guest: Guest | None) -> str:

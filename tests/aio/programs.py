@@ -10,8 +10,7 @@ import gc
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-import trio
-
+from harness.aio.places import in_trio_run
 from harness.llm.model import Emit, ModelRequest, ModelResponse, OutputItem, Text, TextDelta, ToolCall
 
 T = TypeVar("T")
@@ -30,7 +29,7 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     try:
         return asyncio.run(main(), debug=True)
     finally:
-        assert not trio.lowlevel.in_trio_run()
+        assert not in_trio_run()
         gc.collect()
 
 

@@ -11,6 +11,7 @@ import trio
 
 import harness
 import harness.aio
+from harness.aio.places import in_trio_task
 from harness.llm.model import Emit, ErrorKind, ModelError, ModelRequest, ModelResponse, Text, ToolCall
 from store import MemoryStore
 from tests.aio.programs import AskedModel, SayingModel, run
@@ -26,7 +27,7 @@ def test_an_async_tool_runs_in_the_asyncio_loop() -> None:
         """Say where this runs."""
         task = asyncio.current_task()
         assert task is not None
-        assert not trio.lowlevel.in_trio_task()
+        assert not in_trio_task()
         await asyncio.sleep(0)
         return f"{place}: asyncio in {threading.current_thread().name}"
 

@@ -11,12 +11,14 @@ import threading
 import weakref
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
 import harness
 import harness.aio
+from harness.aio.places import in_trio_run
 from harness.llm.model import Text
 from store import MemoryStore
 from tests.aio.programs import AskedModel, SayingModel, run, stopped
@@ -172,7 +174,7 @@ def test_a_session_lives_through_several_starts_of_a_loop(tmp_path: Path) -> Non
         runner.run(model.answers(Text("gone")))
         assert runner.run(going.result()).text == "gone"
         runner.run(opened.__aexit__(None, None, None))
-        assert not trio.lowlevel.in_trio_run()
+        assert not in_trio_run()
 
 
 INTERRUPTED = """
@@ -221,10 +223,13 @@ def test_an_interrupt_that_hits_trio_itself_ends_the_loop() -> None:
     """Without asyncio.Runner the interpreter's own handler is there, and trio puts its own in that place."""
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
-    @harness.tool
-    @trio.lowlevel.enable_ki_protection
-    async def interrupted() -> None:
+    @trio.lowlevel.enable_ki_protection  # as all of trio's own code is
+    def interrupt() -> None:
         signal.raise_signal(signal.SIGINT)
+
+    @harness.tool
+    async def interrupted() -> None:
+        interrupt()
         await trio.sleep_forever()
 
     async def main() -> None:
@@ -239,7 +244,7 @@ def test_an_interrupt_that_hits_trio_itself_ends_the_loop() -> None:
         task = loop.create_task(main())
         with pytest.raises(KeyboardInterrupt):
             loop.run_until_complete(task)
-        assert not trio.lowlevel.in_trio_run()
+        assert not in_trio_run()
         task.cancel()
         with pytest.raises(BaseExceptionGroup) as caught:
             loop.run_until_complete(task)
@@ -256,11 +261,40 @@ def test_iterators_that_were_left_are_gone() -> None:
             deltas, events = session.deltas(), session.events(follow=True)
             async for _ in events:
                 break
-            left = [weakref.ref(deltas), weakref.ref(events)]
+            left: list[weakref.ref[Any]] = [weakref.ref(deltas), weakref.ref(events)]
             del deltas, events
             assert [ref() for ref in left] == [None, None]
 
     run(main)
+
+
+CLOSED = """
+import asyncio, sys, threading, harness.aio
+
+loop = asyncio.new_event_loop()
+opened = harness.aio.open_session(sys.argv[1], session_id="one")
+loop.run_until_complete(opened.__aenter__())
+loop.close()
+
+def elsewhere():
+    print([line.state for line in asyncio.run(harness.aio.sessions(sys.argv[1]))])
+
+thread = threading.Thread(target=elsewhere)
+thread.start()
+thread.join()
+"""
+
+
+def test_a_loop_that_is_closed_with_a_session_open_leaves_it_to_others(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CLOSED, str(tmp_path / "s.db")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == "['idle']\n"
 
 
 def test_a_failure_inside_the_session_is_raised_at_the_end_of_the_block() -> None:
