@@ -31,7 +31,7 @@ def test_pending_calls_have_rows_with_clocks_and_results_land_above(cli: Cli) ->
     assert re.search(r"[⠀-⣿] +bash echo working; sleep 0\.7; echo s\S+ +0\.\d s +working", text), text
     assert re.search(r"1 turn · \d calls? pending · 0\.\d s", text), text
     assert re.search(r"✓ bash echo working; sleep 0\.7\S*.*  exit status 0 \(0\.[7-9]\d s\): slept", text), text
-    assert "2 commands, none failed." in text and "| --- |" not in text, "the answer's Markdown is rendered"
+    assert "2 commands, none failed." in text and "─────" in text, "the answer's Markdown is rendered"
     assert shown.shown.count("\x1b[?25l") == shown.shown.count("\x1b[?25h") == 1, "the cursor is back"
     lines = [line.rstrip() for line in re.split(r"[\r\n]+", text)]
     assert max(map(len, lines)) <= 80
