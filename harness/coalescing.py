@@ -26,8 +26,8 @@ WEIGHT: Final = 0.3
 MOST_S: Final = 30.0
 """The longest adaptive wait. Above it a person who watches would think that nothing happens."""
 
-LIKELY: Final = 0.6
-"""Waiting is worth the delay when another result is likely to land in time: less costs time, more costs turns."""
+LIKELY: Final = 0.4
+"""Waiting is worth the delay when another result has this chance to land in time: less costs time, more costs turns."""
 
 
 class Pace(msgspec.Struct, frozen=True, gc=False):
@@ -85,8 +85,9 @@ def chance(pace: Pace, joining: Iterable[Sequence[Running]], within_s: float) ->
 def _chance_of(took_s: tuple[float, ...], for_s: float, within_s: float) -> float:
     """Of the calls that took longer than this one has: the share that ended in the next seconds.
 
-    One more that did and one that did not are added: nothing remembered is no knowledge, an even chance.
+    Counted with them is one more, which stands for what is not remembered: what has run for long goes on for as long
+    again. So a call that has just begun may well end soon, and one that has outlived all others will not.
     """
     longer = [seconds for seconds in took_s if seconds > for_s]
     soon = sum(1 for seconds in longer if seconds <= for_s + within_s)
-    return (soon + 1) / (len(longer) + 2)
+    return (soon + within_s / (for_s + within_s)) / (len(longer) + 1)

@@ -70,7 +70,7 @@ class Policy(msgspec.Struct, frozen=True, gc=False):
 
     coalesce_s: float | None = None
     coalesce: Coalesce = Coalesce.REMEMBERED
-    coalesce_share: float = 2.25
+    coalesce_share: float = 2.0
     heartbeat_s: float = 600.0
     result_max_chars: int = 50_000
     step_max_chars: int = 200_000
