@@ -14,8 +14,8 @@ _PLACES: Final = {
     "harness.deltas": "Deltas Dropped ModelDelta OperationOutput Piece",
     "harness.errors": "BadInput HarnessError RunEnded RunInProgress SessionClosed ToolUnavailable",
     "harness.events": (
-        "CallOutcome Cancel Cause ContextCompacted Event Heartbeat InputAccepted Interrupt Limits Logged Message "
-        "OperationUpdated Outcome Policy Reason RunFinished SessionForked SessionOpened Settings ToolCallFinished "
+        "CallOutcome Cancel Cause Coalesce ContextCompacted Event Heartbeat InputAccepted Interrupt Limits Logged "
+        "Message OperationUpdated Outcome Policy Reason RunFinished SessionForked SessionOpened Settings ToolCallFinished "
         "ToolCallPending ToolCallRejected TurnFailed TurnFinished TurnInterrupted TurnStarted Wake "
     ),
     "harness.history": "Events SessionSummary UnknownTurn fork read_events sessions",
@@ -80,6 +80,7 @@ if TYPE_CHECKING:  # the same table for type checkers, which cannot follow a laz
     from harness.events import CallOutcome as CallOutcome
     from harness.events import Cancel as Cancel
     from harness.events import Cause as Cause
+    from harness.events import Coalesce as Coalesce
     from harness.events import ContextCompacted as ContextCompacted
     from harness.events import Event as Event
     from harness.events import Heartbeat as Heartbeat

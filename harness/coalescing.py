@@ -66,7 +66,7 @@ def wait_s(policy: Policy, pace: Pace, waited_s: float, joining: Iterable[Sequen
     if policy.coalesce_s is not None:
         return policy.coalesce_s - waited_s
     left_s = min(MOST_S, policy.coalesce_share * pace.thinking_s) - waited_s
-    if left_s <= 0 or policy.coalesce is Coalesce.THINKING:
+    if left_s <= 0 or policy.coalesce == Coalesce.THINKING:
         return left_s
     return left_s if chance(pace, joining, left_s) >= LIKELY else 0.0
 
