@@ -14,6 +14,7 @@ $(STAMP): pyproject.toml
 
 demo: $(STAMP)
 	@$(BIN)/turnlog demo
+	@command -v turnlog >/dev/null || echo "         (first, once in each shell: . $(VENV)/bin/activate)"
 
 test: $(STAMP) lint types
 	$(BIN)/python -m pytest -m "not slow"

@@ -15,8 +15,8 @@ _PLACES: Final = {
     "harness.errors": "BadInput HarnessError RunEnded RunInProgress SessionClosed ToolUnavailable",
     "harness.events": (
         "CallOutcome Cancel Cause Coalesce ContextCompacted Event Heartbeat InputAccepted Interrupt Limits Logged "
-        "Message OperationUpdated Outcome Policy Reason RunFinished SessionForked SessionOpened Settings ToolCallFinished "
-        "ToolCallPending ToolCallRejected TurnFailed TurnFinished TurnInterrupted TurnStarted Wake "
+        "Message OperationUpdated Outcome Policy Reason RunFinished SessionForked SessionOpened Settings "
+        "ToolCallFinished ToolCallPending ToolCallRejected TurnFailed TurnFinished TurnInterrupted TurnStarted Wake "
     ),
     "harness.history": "Events SessionSummary UnknownTurn fork read_events sessions",
     "harness.inbox": "submit",

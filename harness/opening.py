@@ -18,7 +18,7 @@ from harness import ids
 from harness.errors import BadInput, ToolUnavailable
 from harness.history import fold
 from harness.journal import Draft, utc_now
-from harness.llm import make_model
+from harness.llm import UnknownModel, make_model
 from harness.llm.model import Model, ModelSettings
 from harness.llm.windows import window_of
 from harness.log import timestamp
@@ -165,12 +165,20 @@ async def prepare(store: Store, wanted: Wanted, session_id: str) -> tuple[Sessio
     state = await fold(store, session_id)
     config = state.config
     if wanted.workspace is None and not await trio.Path(config.workspace).is_dir():
-        raise BadInput(f"the session's workspace {config.workspace!r} is gone. Pass workspace= to name another.")
+        raise BadInput(
+            f"the session's workspace {config.workspace!r} is gone. Make it again, or name another workspace."
+        )
     asked = _not_skills_again(wanted.tools or (), config.tools)
     given, warnings = await _with_skills(asked, wanted.workspace or config.workspace)
     registry = Registry(_merged(config.tools, given))
     _need_functions(state, registry)
-    model, name, owned = made_model(config.model if wanted.model is None else wanted.model)
+    try:
+        model, name, owned = made_model(config.model if wanted.model is None else wanted.model)
+    except UnknownModel as error:
+        if wanted.model is not None:
+            raise
+        line = f"the session's model {config.model!r} is no model that can be made from its name. Pass it again."
+        raise BadInput(line) from error
     policy = wanted.policy_on(config.policy)
     if wanted.policy is None and name != config.model:  # another model, another window
         policy = msgspec.structs.replace(policy, window_tokens=None)

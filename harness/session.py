@@ -105,7 +105,8 @@ class Session:
         """Start a run and wait for its end.
 
         idempotency_key: the input's id. The same key again, also in another process, returns the first result and
-        runs nothing. limits: narrower ones for this run. Raises RunInProgress, BadInput, whatever stops the session.
+        runs nothing; with other content it is CallerError. limits: narrower ones for this run.
+        Raises RunInProgress, BadInput, whatever stops the session.
         """
         run = await self.start_run(content, idempotency_key=idempotency_key, limits=limits)
         return await run.result()
@@ -120,6 +121,7 @@ class Session:
         self._check_open()
         async with self._starting:
             if idempotency_key is not None and (known := self._run_of_input(idempotency_key)) is not None:
+                await submit(self.store, self.id, message, idempotency_key)  # refuses other content under the same key
                 return known
             if (current := self.current_run) is not None:
                 raise RunInProgress(current)

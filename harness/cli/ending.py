@@ -53,7 +53,7 @@ def _next(session: Session, result: RunResult, place: Place) -> list[FooterLine]
     lines = [
         FooterLine("events", f"turnlog log {where}"),
         FooterLine("cost", f"turnlog turns {where}"),
-        FooterLine("branch", f"turnlog fork {where}"),
+        FooterLine("branch", f"turnlog fork {where} --at t1"),
         FooterLine("go on", go_on),
     ]
     if session.state.pending:

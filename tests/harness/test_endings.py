@@ -234,3 +234,25 @@ def test_a_policy_is_recorded_whole() -> None:
     opened = ev.SessionOpened(instructions="", model="m", tools=(), workspace="/")
     recorded = msgspec.json.decode(msgspec.json.encode(opened))
     assert set(recorded["policy"]) == set(ev.Policy.__struct_fields__)
+
+
+async def test_a_key_that_is_used_for_other_content_is_refused() -> None:
+    world = World()
+    async with world.open() as session:
+        run = await session.start_run("go", "k")
+        await settle()
+        world.model.answer("done")
+        first = await run.result()
+        assert await session.run("go", "k") == first
+        with pytest.raises(harness.CallerError, match="'k'"):
+            await session.run("something else", "k")
+        await world.checked(session.id)
+
+
+async def test_a_session_of_a_model_object_says_that_it_wants_it_again() -> None:
+    world = World()
+    async with world.open() as session:
+        pass
+    with pytest.raises(harness.BadInput, match="the session's model 'test' is no model that can be made"):
+        async with harness.open_session(world.store, session_id=session.id, manager=world.manager):
+            raise AssertionError("never reached")
