@@ -18,6 +18,7 @@ from harness.context import Built, item_digest, rebuilt
 from harness.errors import BadInput
 from harness.history import read_events
 from harness.llm.model import ModelRequest
+from harness.llm.wire import left_out
 from harness.rerunning import Rerun, rerun
 from harness.state import SessionState, apply
 from store import Store, UnknownSequence
@@ -37,12 +38,17 @@ class Divergence(msgspec.Struct, frozen=True):
 
 
 class TurnRequest(msgspec.Struct, frozen=True):
-    """A turn's request as today's context builder makes it. seq: that of its turn_started."""
+    """A turn's request as today's context builder makes it. seq: that of its turn_started.
+
+    left_out: what the model was not shown, in whole or in part: the middle of long results, and reasoning that only
+    another provider can read.
+    """
 
     turn_id: str
     seq: int
     request: ModelRequest
     digest: str
+    left_out: tuple[str, ...] = ()
 
 
 class Replay:
@@ -74,7 +80,9 @@ class Replay:
         """Each turn's request, rebuilt from the log alone."""
         for started, built in self._builds():
             event = cast("ev.TurnStarted", started.event)
-            yield TurnRequest(event.turn_id, started.seq, built.request, built.digest)
+            cut = [f"{omission.what}: {omission.chars} characters" for omission in built.omissions]
+            foreign = left_out(built.request.items, event.model.partition(":")[0])
+            yield TurnRequest(event.turn_id, started.seq, built.request, built.digest, (*cut, *foreign))
 
     def check(self) -> list[Divergence]:
         """Turns whose rebuilt request has not the digest that was recorded; empty when all bytes would be the same.
