@@ -1,7 +1,8 @@
 """Many things at once in one process: sessions that wait, timers, shell commands.
 
-`python -m bench.scale [--quick] [--json FILE]`. Memory is what this process grew by (and, for commands, how much
-their supervisors have). Latency is from an operation's end to the model call that it triggers, the log on disk.
+`python -m bench.scale [--quick] [--json FILE]`. Memory is what this process grew by; the small supervisor that
+each command has is not in it. Latency is from an operation's end to the model call that it triggers, the log on disk;
+for commands, which all end at about the same moment, from the end of the last one to the one call.
 
 Belongs here: the three loads.
 Must not know: anything about turns beyond that a result leads to one.
@@ -13,6 +14,7 @@ import argparse
 import gc
 import json
 import os
+import re
 import statistics
 import tempfile
 import time
@@ -25,7 +27,7 @@ import msgspec
 import trio
 
 import harness
-from harness.llm.model import Emit, ModelRequest, ModelResponse, StopReason, Text, ToolCall, Usage
+from harness.llm.model import AssistantItem, Emit, ModelRequest, ModelResponse, StopReason, Text, ToolCall, Usage
 from operations import Operation, OperationManager, OperationSpec, Status
 from store import SqliteStore
 
@@ -55,10 +57,13 @@ class OneCall:
     def __init__(self, *calls: ToolCall) -> None:
         self.calls = calls
         self.called_s: list[float] = []
+        self.called_unix_s = 0.0
+        self.request: ModelRequest | None = None
         self.called_again = trio.Event()
 
     async def respond(self, request: ModelRequest, *, emit: Emit) -> ModelResponse:
         self.called_s.append(time.perf_counter())
+        self.called_unix_s, self.request = time.time(), request
         if len(self.called_s) == 2:
             self.called_again.set()
         await trio.lowlevel.checkpoint()
@@ -156,7 +161,7 @@ async def _all(group: Any, count: int, status: Status) -> list[float]:
 
 async def commands(folder: Path, count: int) -> Load:
     """So many commands at once, made by one response of a model; all end at about the same moment."""
-    model = OneCall(*[ToolCall("bash", json.dumps({"command": "sleep 5"})) for _ in range(count)])
+    model = OneCall(*[ToolCall("bash", json.dumps({"command": "sleep 5; date +%s.%N"})) for _ in range(count)])
     manager = OperationManager(limits={"shell": count})
     async with SqliteStore.open(folder / "commands.db") as store:
         before, started = memory_kb(), time.perf_counter()
@@ -170,7 +175,16 @@ async def commands(folder: Path, count: int) -> Load:
                     raise RuntimeError("the commands did not all start")
             start_s, grown = time.perf_counter() - started, memory_kb() - before
             await run.result()
-    return Load("shell commands of one response", count, start_s, grown / count)
+    late_ms = (model.called_unix_s - max(_ends(model.request))) * 1000
+    return Load("shell commands of one response", count, start_s, grown / count, late_ms)
+
+
+def _ends(request: ModelRequest | None) -> list[float]:
+    """When the commands ended, as they said themselves."""
+    assert request is not None
+    parts = [part for item in request.items if not isinstance(item, AssistantItem) for part in item.parts]
+    texts = [part.text for part in parts if isinstance(part, Text)]
+    return [float(found) for text in texts for found in re.findall(r"\b\d{10}\.\d{9}\b", text)]
 
 
 async def measure(*, quick: bool) -> list[Load]:
@@ -179,9 +193,10 @@ async def measure(*, quick: bool) -> list[Load]:
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:  # a disk: the usual temporary folder may be in memory
         folder = Path(name)
         return [
-            await sessions(folder, 1000 // of),
-            await timers(folder, 10_000 // of),
+            # The one that needs least comes first: memory that was freed is used again and would not be seen.
             await commands(folder, 500 // of),
+            await timers(folder, 10_000 // of),
+            await sessions(folder, 1000 // of),
         ]
 
 
