@@ -16,12 +16,14 @@ import json
 import os
 import re
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import trio
@@ -187,25 +189,32 @@ def _ends(request: ModelRequest | None) -> list[float]:
     return [float(found) for text in texts for found in re.findall(r"\b\d{10}\.\d{9}\b", text)]
 
 
-async def measure(*, quick: bool) -> list[Load]:
-    """All loads, one after the other."""
-    of = 20 if quick else 1
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:  # a disk: the usual temporary folder may be in memory
-        folder = Path(name)
-        return [
-            # The one that needs least comes first: memory that was freed is used again and would not be seen.
-            await commands(folder, 500 // of),
-            await timers(folder, 10_000 // of),
-            await sessions(folder, 1000 // of),
-        ]
+LOADS: Final = {"sessions": (sessions, 1_000), "timers": (timers, 10_000), "commands": (commands, 500)}
+
+
+def measure_alone(name: str, *, quick: bool) -> Load:
+    """One load in a process of its own: memory that another one has freed would be used again and not be seen."""
+    command = [sys.executable, "-m", "bench.scale", "--only", name, *(["--quick"] if quick else [])]
+    return msgspec.json.decode(subprocess.run(command, check=True, capture_output=True).stdout, type=Load)
+
+
+def measure(name: str, *, quick: bool) -> Load:
+    """One load, here."""
+    load, count = LOADS[name]
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:  # a disk: the usual temporary folder may be in memory
+        return trio.run(load, Path(folder), count // 20 if quick else count)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a twentieth of the load")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
+    parser.add_argument("--only", choices=list(LOADS), help="one load, its figures as JSON")
     options = parser.parse_args()
-    found = trio.run(lambda: measure(quick=options.quick))
+    if options.only:
+        print(msgspec.json.encode(measure(options.only, quick=options.quick)).decode())
+        return
+    found = [measure_alone(name, quick=options.quick) for name in LOADS]
     print(f"{'':<32}{'count':>8}{'start s':>10}{'kB each':>10}{'median ms':>11}{'p99 ms':>9}")
     for load in found:
         latency = "".join(

@@ -54,9 +54,16 @@ INSTRUCTIONS: Final = (
 
 def context_tokens(state: SessionState) -> int:
     """Tokens that the next request is going to have, as well as can be known."""
-    new = state.sent.chars - state.counted_chars + sum(_entry_chars(entry) for entry in _news(state))
+    new = _uncounted_chars(state) + sum(_entry_chars(entry) for entry in _news(state))
     images = len(state.sent.images) - state.counted_images
-    return state.counted_tokens + max(0, new) // CHARS_A_TOKEN + max(0, images) * IMAGE_TOKENS
+    return state.counted_tokens + new // CHARS_A_TOKEN + max(0, images) * IMAGE_TOKENS
+
+
+def _uncounted_chars(state: SessionState) -> int:
+    """Characters of the items that the provider has not counted."""
+    if not state.counted_items:
+        return state.sent.chars
+    return sum(size(item) for item in state.sent.items[state.counted_items :])
 
 
 def _news(state: SessionState) -> list[object]:

@@ -47,10 +47,12 @@ def build(state: SessionState, *, limit: str = "") -> Built:
     ) in new:  # not `Sent.extended`: that would lend the state's own buffer to a request that may never be recorded
         digest = chain(digest, item)
         chars += size(item)
+    items = state.sent.items[:]  # the one thing in here that grows with the history: a copy of references
+    items += new
     request = ModelRequest(
         instructions=config.instructions,
         tools=schemas,
-        items=state.sent.items[:] + new,
+        items=items,
         settings=config.settings,
         allow_tools=not limit,
     )

@@ -162,7 +162,7 @@ class SessionState(msgspec.Struct, frozen=True, gc=False):
     request has answered yet. fresh: entries for the next request that are not answers. foreign: operations that run in
     the parent session. runs: finished runs by id. accepted: every input id, with its sequence number.
     outputs: (turn id, index of its output among the sent items), in order, for compaction.
-    counted_tokens: what the provider counted for the first counted_chars characters and counted_images images of the
+    counted_tokens: what the provider counted for the first counted_items items and counted_images images of the
     history. compacted: no turn has finished since the last compaction. summary: what a summarising turn wrote about
     the first `covers` items, until its compaction is recorded.
     """
@@ -188,7 +188,7 @@ class SessionState(msgspec.Struct, frozen=True, gc=False):
     usage: Usage = Usage()
     pace: Pace = Pace()
     counted_tokens: int = 0
-    counted_chars: int = 0
+    counted_items: int = 0
     counted_images: int = 0
     compacted: bool = False
     summary: str = ""
@@ -377,6 +377,7 @@ def _turn_finished(state: SessionState, event: ev.TurnFinished, seq: int) -> Ses
         if isinstance(item, ToolCall)
     }
     spoken = tr.spoken(event.output, event.provider)
+    sent = state.sent.extended([spoken]) if spoken else state.sent
     run = state.run
     if run is not None:
         run = replace(
@@ -396,25 +397,28 @@ def _turn_finished(state: SessionState, event: ev.TurnFinished, seq: int) -> Ses
         calls={**state.calls, **made} if made else state.calls,
         unanswered=tuple(made),
         outputs=state.outputs.extended([(event.turn_id, len(state.sent.items))]),
-        sent=state.sent.extended([spoken]) if spoken else state.sent,
+        sent=sent,
         undelivered=tuple([news for news in state.undelivered if news.seq > started]),
         last_stop=event.stop,
         last_turn_id=event.turn_id,
         usage=state.usage + event.cost,
         pace=state.pace.thought(event.seconds, event.attempts),
         compacted=False,
-        **_counted(state, event),
+        **_counted(sent, event),
     )
 
 
-def _counted(state: SessionState, event: ev.TurnFinished) -> dict[str, int]:
-    """What the provider's count says about the history up to and including this response."""
+def _counted(sent: Sent, event: ev.TurnFinished) -> dict[str, int]:
+    """What the provider's count says about the history up to and including this response.
+
+    How many items it covers, not how many characters: a fold must not look into each item for what is asked once.
+    """
     if event.usage.input is None:
         return {}
     return {
         "counted_tokens": event.usage.total,
-        "counted_chars": state.sent.chars + sum(len(getattr(item, "text", "")) for item in event.output),
-        "counted_images": len(state.sent.images),
+        "counted_items": len(sent.items),
+        "counted_images": len(sent.images),
     }
 
 
@@ -548,7 +552,7 @@ def _context_compacted(state: SessionState, event: ev.ContextCompacted, seq: int
         sent=Sent().extended([*summary, *kept]),
         outputs=Vector(outputs),
         counted_tokens=0,
-        counted_chars=0,
+        counted_items=0,
         counted_images=0,
         compacted=True,
         summary="",

@@ -6,9 +6,9 @@ import pytest
 
 from harness import events as ev
 from harness.context import build
-from harness.llm.model import AssistantItem, Text, ToolResultItem, UserItem
+from harness.llm.model import AssistantItem, Text, ToolResultItem, Usage, UserItem
 from harness.persistent import Ledger, Vector
-from harness.state import apply
+from harness.state import SessionState, apply
 from harness.trace_rules import check, unpaired
 from harness.transcript import cut_middle
 from tests.harness.logs import LogWriter, with_pending
@@ -171,3 +171,18 @@ def test_versions_of_a_ledger_do_not_see_each_other() -> None:
     assert (dict(root), dict(one), dict(two)) == ({"a": 1}, {"a": 1, "b": 2}, {"a": 1, "b": 3})
     with pytest.raises(KeyError):
         one.added("b", 9)
+
+
+def test_a_fold_looks_at_each_item_once_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fold that counted the whole history at every turn would take minutes to resume a long session."""
+    looked: list[object] = []
+    monkeypatch.setattr("harness.transcript.size", lambda item: looked.append(item) or 1)
+    monkeypatch.setattr("harness.state.chain", lambda previous, item: looked.append(item) or b"")
+    state = SessionState()
+    log = LogWriter().says("go")
+    for number in range(20):
+        log.start().finish(calls=[f"c{number}"], usage=Usage(input=10, output=1)).pend(f"c{number}").end(f"c{number}")
+    looked.clear()
+    for logged in log.events:
+        state = apply(state, logged)
+    assert len(looked) <= 2 * len(state.sent.items)
