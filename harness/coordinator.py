@@ -17,7 +17,7 @@ import trio
 from harness import decide as rules
 from harness import events as ev
 from harness import ids
-from harness.compaction import cut, keep_from, summary_request
+from harness.compaction import SummaryRequest, cut, keep_from, summary_request
 from harness.context import Built, build
 from harness.deltas import DeltaHub
 from harness.errors import HarnessError
@@ -267,24 +267,8 @@ class Coordinator:
         )
 
     def _call_model(self, draft: Draft, action: rules.CallModel) -> Effect:
-        state = draft.state
-        run_id = state.run.run_id if state.run is not None else ""
-        built = build(state, limit=action.limit)
-        number = state.turns + 1
-        draft.add(
-            ev.TurnStarted(
-                ids.turn_id(number),
-                run_id,
-                state.config.model,
-                action.reason,
-                built.digest,
-                built.new_items,
-                len(built.request.items),
-                built.chars,
-                run_s=round(self._run_seconds(state, trio.current_time()), 3),
-                limit=action.limit,
-            )
-        )
+        built = build(draft.state, limit=action.limit)
+        number = self._announce_turn(draft, action.reason, built, new_items=built.new_items, limit=action.limit)
 
         async def prepare() -> ModelRequest:
             return await self._with_blobs(built)
@@ -292,31 +276,45 @@ class Coordinator:
         return lambda: self._start_turn(TurnTask(number, self._hub), prepare)
 
     def _summarise(self, draft: Draft) -> Effect:
-        state = draft.state
-        run_id = state.run.run_id if state.run is not None else ""
-        covers = cut(state)
-        asked = summary_request(state, covers)
-        number = state.turns + 1
-        draft.add(
-            ev.TurnStarted(
-                ids.turn_id(number),
-                run_id,
-                state.config.model,
-                ev.Reason.COMPACTION,
-                asked.digest,
-                (),
-                len(asked.request.items),
-                asked.chars,
-                run_s=round(self._run_seconds(state, trio.current_time()), 3),
-                covers=covers,
-            )
-        )
+        covers = cut(draft.state)
+        asked = summary_request(draft.state, covers)
+        number = self._announce_turn(draft, ev.Reason.COMPACTION, asked, covers=covers)
 
         async def prepare() -> ModelRequest:
             return asked.request
 
         # Nobody wants to watch a summary being written.
         return lambda: self._start_turn(TurnTask(number, DeltaHub(), may_call=False), prepare)
+
+    def _announce_turn(
+        self,
+        draft: Draft,
+        reason: ev.Reason,
+        asked: Built | SummaryRequest,
+        *,
+        new_items: tuple[str, ...] = (),
+        limit: str = "",
+        covers: int = 0,
+    ) -> int:
+        """Add the turn's turn_started, and return the turn's number."""
+        state = draft.state
+        number = state.turns + 1
+        draft.add(
+            ev.TurnStarted(
+                ids.turn_id(number),
+                state.run.run_id if state.run is not None else "",
+                state.config.model,
+                reason,
+                asked.digest,
+                new_items,
+                len(asked.request.items),
+                asked.chars,
+                run_s=round(self._run_seconds(state, trio.current_time()), 3),
+                limit=limit,
+                covers=covers,
+            )
+        )
+        return number
 
     def _finish_compaction(self, draft: Draft) -> None:
         state = draft.state
