@@ -49,8 +49,7 @@ class CallFragments:
         index = fragment.get("index")
         index = index if isinstance(index, int) and not isinstance(index, bool) else None
         identity, name = wire.string(fragment.get("id")), wire.string(function.get("name"))
-        raw = function.get("arguments")
-        arguments = raw if isinstance(raw, str) else wire.dumped(raw) if isinstance(raw, dict) else ""
+        arguments = wire.as_text(function.get("arguments"))
 
         number = self._find(index, identity, name, arguments, seen)
         if number is None:

@@ -28,7 +28,7 @@ from harness.llm.model import (
     ToolCall,
     Usage,
 )
-from harness.llm.stream import State, ended_early
+from harness.llm.stream import State, ended_early, ended_oddly
 
 FINISH: Final[Mapping[str, StopReason | ErrorKind]] = {
     "stop": StopReason.END,
@@ -84,7 +84,7 @@ class ChatAssembler:
                 continue
             self._usage |= _present(choice.get("usage"))
             deltas = self._delta(wire.mapping(choice.get("delta") or choice.get("message")))
-            if finish := wire.string(choice.get("finish_reason")):
+            if finish := wire.as_text(choice.get("finish_reason")):
                 self._finish = finish.lower()
                 self.state = State.CLOSING
         return deltas
@@ -110,9 +110,7 @@ class ChatAssembler:
             raise error
         stop = FINISH.get(self._finish) if self._finish else StopReason.END
         if stop is None or isinstance(stop, ErrorKind):
-            raise ModelError(
-                stop or ErrorKind.PROTOCOL, f"the response ended with the reason {self._finish!r}", usage=usage
-            )
+            raise ended_oddly("reason", self._finish, usage, stop or ErrorKind.PROTOCOL)
         stop = self._agreed(stop, usage)
         return ModelResponse(self._output(), stop, usage, self._id, self._provider)
 

@@ -11,10 +11,10 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-import msgspec
 import trio
 
 from harness.llm.http import IDLE_S, Http
+from harness.llm.jsontext import encoded
 from harness.llm.model import Emit, ErrorKind, ModelError, ModelRequest, ModelResponse
 from harness.llm.providers import Provider
 from harness.llm.retry import Retrying, RetryPolicy
@@ -79,7 +79,7 @@ class HttpModel:
 
     async def _once(self, request: ModelRequest, emit: Emit) -> ModelResponse:
         # Encoded for each attempt: images in base64 are large, and a waiting retry is not to hold them.
-        body = msgspec.json.encode(self.encode(request))
+        body = encoded(self.encode(request))
         reader = BodyReader(self.assembler(), emit)
         return await self._http.post(self.url, body, reader, whole=not self.stream)
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from harness.llm.jsontext import decoded, dumped
 from harness.llm.model import ErrorKind, ModelError, Usage
 
 MESSAGE_CHARS: Final = 600
@@ -164,18 +165,10 @@ def stream_error(data: Any, *, usage: Usage | None = None) -> ModelError:
     """The error of an error object within a response that began as a success."""
     said = read_error(data)
     kind = kind_of(said, None)
-    name = f" ({said.names[0]})" if said.names else ""
+    name = f" ({one_line(said.names[0])})" if said.names else ""
     return ModelError(
         kind, f"the stream broke off with an error{name}: {said.message or 'no message'}", usage=usage or Usage()
     )
-
-
-def decoded(body: bytes) -> Any:
-    """JSON as plain data, or None when it is not JSON."""
-    try:
-        return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
 
 
 def one_line(text: str) -> str:
@@ -185,7 +178,7 @@ def one_line(text: str) -> str:
 
 
 def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return value if isinstance(value, str) else dumped(value)
 
 
 def _without_tags(text: str) -> str:

@@ -14,7 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from harness.llm import wire
-from harness.llm.errors import decoded, stream_error
+from harness.llm.errors import stream_error
+from harness.llm.jsontext import decoded
 from harness.llm.model import (
     Delta,
     ErrorKind,
@@ -30,7 +31,7 @@ from harness.llm.model import (
     ToolCallDelta,
     Usage,
 )
-from harness.llm.stream import State, ended_early
+from harness.llm.stream import State, ended_early, ended_oddly
 
 STOP: Final[Mapping[str, StopReason]] = {
     "end_turn": StopReason.END,
@@ -105,7 +106,7 @@ class MessagesAssembler:
             deltas += self._start({"index": index, "content_block": block})
             kept = self._blocks.get(index)
             if kept is not None and kept.call >= 0:
-                kept.json = wire.dumped(kept.block.get("input") or {})
+                kept.json = wire.as_text(kept.block.get("input")) or "{}"
                 deltas.append(ToolCallDelta(kept.call, "", kept.json))
         return deltas
 
@@ -118,7 +119,7 @@ class MessagesAssembler:
             raise error
         stop = STOP.get(self._stop)
         if stop is None:
-            raise ModelError(ErrorKind.PROTOCOL, f"the response ended with the reason {self._stop!r}", usage=usage)
+            raise ended_oddly("reason", self._stop, usage)
         output = self._output()
         calls = [item for item in output if isinstance(item, ToolCall)]
         if stop is StopReason.TOOL_CALLS and not calls:
@@ -173,12 +174,12 @@ class MessagesAssembler:
                     if text := wire.string(block.get("text")):
                         output.append(Text(text))
                 case "tool_use":
-                    arguments = kept.json or (wire.dumped(block["input"]) if block.get("input") else "")
+                    arguments = kept.json or _given(block.get("input"))
                     name, identity = wire.string(block.get("name")), wire.string(block.get("id"))
                     output.append(ToolCall(name, arguments, provider_id=identity, provider=self._provider))
                 case _:  # thinking with its signature, and whatever else has to go back as it came
                     if kept.json:
-                        block = {**block, "input": decoded(kept.json.encode()) or {}}
+                        block = {**block, "input": decoded(wire.clean(kept.json).encode()) or {}}
                     output.append(Reasoning(wire.string(block.get("thinking")), self._provider, wire.dumped(block)))
         return tuple(output)
 
@@ -202,6 +203,11 @@ class MessagesAssembler:
             output=output,
             reasoning=wire.count(details.get("thinking_tokens")),
         )
+
+
+def _given(value: Any) -> str:
+    """Arguments that came with the start of the block; a stream begins with an empty object that means nothing yet."""
+    return "" if value == {} else wire.as_text(value)
 
 
 def _grown(block: dict[str, Any], field: str, delta: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ Source: Anthropic's API reference, "Create a Message", and its guides on tool us
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from harness.llm import wire
@@ -31,7 +31,11 @@ OPENING: Final = "(the conversation goes on)"
 """What a user's message says that stands first only because the API wants one there."""
 
 _CACHE: Final = {"type": "ephemeral"}
-_THINKING: Final = ("thinking", "redacted_thinking")
+_THINKING: Final[Mapping[str, tuple[str, ...]]] = {
+    "thinking": ("thinking", "signature"),
+    "redacted_thinking": ("data",),
+}
+"""The blocks that hold thinking, and the texts without which the API refuses them."""
 
 
 def encode(
@@ -135,7 +139,7 @@ def _assistant(item: AssistantItem) -> list[dict[str, Any]]:
                 if part.text.strip():
                     blocks.append({"type": "text", "text": wire.clean(part.text)})
             case Reasoning():
-                if kept := wire.opaque_of(part, PROVIDER):
+                if _is_whole(kept := wire.opaque_of(part, PROVIDER)):
                     blocks.append(kept)
             case ToolCall():
                 name, arguments = wire.safe_name(part.name), wire.safe_arguments(part.arguments)
@@ -143,6 +147,14 @@ def _assistant(item: AssistantItem) -> list[dict[str, Any]]:
     while blocks and blocks[-1]["type"] in _THINKING:
         blocks.pop()
     return blocks
+
+
+def _is_whole(block: dict[str, Any]) -> bool:
+    """Whether the API takes the block back: one that lacks its kind or its signature would fail every later turn."""
+    kind = block.get("type")
+    if not isinstance(kind, str) or not kind:
+        return False
+    return all(isinstance(block.get(field), str) for field in _THINKING.get(kind, ()))
 
 
 def _trim(message: dict[str, Any]) -> None:

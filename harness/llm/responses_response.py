@@ -31,7 +31,7 @@ from harness.llm.model import (
     Usage,
 )
 from harness.llm.responses_wire import PHASE
-from harness.llm.stream import State, ended_early
+from harness.llm.stream import State, ended_early, ended_oddly
 
 INCOMPLETE: Final[Mapping[str, StopReason]] = {
     "max_output_tokens": StopReason.LENGTH,
@@ -105,10 +105,10 @@ class ResponsesAssembler:
         if self._response.get("status") == "incomplete":
             reason = wire.string(wire.mapping(self._response.get("incomplete_details")).get("reason"))
             if reason not in INCOMPLETE:
-                raise ModelError(ErrorKind.PROTOCOL, f"the response is incomplete with reason {reason!r}", usage=usage)
+                raise ended_oddly("reason", reason, usage)
             return INCOMPLETE[reason]
         if (status := self._response.get("status")) not in ("completed", None):
-            raise ModelError(ErrorKind.PROTOCOL, f"the response ended with the status {status!r}", usage=usage)
+            raise ended_oddly("status", status, usage)
         if any(isinstance(item, ToolCall) for item in output):
             return StopReason.TOOL_CALLS
         return StopReason.REFUSAL if self._refused() else StopReason.END
@@ -136,7 +136,7 @@ class ResponsesAssembler:
                 part.arguments += delta
                 return self._call_delta(part, delta)
             case "response.function_call_arguments.done":
-                part.arguments = wire.string(data.get("arguments")) or part.arguments
+                part.arguments = wire.as_text(data.get("arguments")) or part.arguments
         return []
 
     def _item(self, index: int, item: dict[str, Any], *, finished: bool) -> list[Delta]:
@@ -144,7 +144,7 @@ class ResponsesAssembler:
         part.item = item or part.item
         part.finished = part.finished or finished
         new = item.get("type") == "function_call" and part.call < 0
-        return self._call_delta(part, wire.string(item.get("arguments"))) if new else []
+        return self._call_delta(part, wire.as_text(item.get("arguments"))) if new else []
 
     def _call_delta(self, part: _Part, arguments: str) -> list[Delta]:
         first = part.call < 0
@@ -181,7 +181,7 @@ class ResponsesAssembler:
                     said.insert(0, Reasoning("", provider, wire.dumped({"type": PHASE, "phase": phase})))
                 return said
             case "function_call":
-                arguments = wire.string(item.get("arguments")) or part.arguments
+                arguments = wire.as_text(item.get("arguments")) or part.arguments
                 name, identity = wire.string(item.get("name")), wire.string(item.get("call_id"))
                 return [ToolCall(name, arguments, provider_id=identity, provider=provider)]
             case "reasoning":

@@ -118,7 +118,7 @@ def _assistant(item: AssistantItem) -> list[dict[str, Any]]:
                 kept = wire.opaque_of(part, PROVIDER)
                 if kept.get("type") == PHASE:
                     phase = {"phase": kept.get("phase")}
-                elif kept:
+                elif _is_whole(kept):
                     out.append(kept)
             case ToolCall():
                 arguments = wire.dumped(wire.safe_arguments(part.arguments))
@@ -127,3 +127,11 @@ def _assistant(item: AssistantItem) -> list[dict[str, Any]]:
     while out and out[-1].get("type") == "reasoning":
         out.pop()
     return out
+
+
+def _is_whole(item: dict[str, Any]) -> bool:
+    """Whether the API takes the item back. Nothing is stored there: reasoning that is not all here cannot be found."""
+    kind = item.get("type")
+    if kind == "reasoning":
+        return bool(wire.string(item.get("encrypted_content")) or wire.listed(item.get("content")))
+    return isinstance(kind, str) and bool(kind)

@@ -9,8 +9,10 @@ from __future__ import annotations
 import enum
 from typing import Any, Final, Protocol
 
-from harness.llm.errors import decoded, one_line
-from harness.llm.model import Delta, Emit, ErrorKind, ModelError, ModelResponse
+from harness.llm.errors import one_line
+from harness.llm.halves import Halves, whole
+from harness.llm.jsontext import decoded, dumped
+from harness.llm.model import Delta, Emit, ErrorKind, ModelError, ModelResponse, Usage
 from harness.llm.sse import Decoder, Event, EventTooLarge
 
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
@@ -55,7 +57,7 @@ class BodyReader:
     def __init__(self, assembler: Assembler, emit: Emit) -> None:
         self.error: ModelError | None = None
         self.life = 0
-        self._assembler, self._emit = assembler, emit
+        self._assembler, self._emit = assembler, Halves(emit)
         self._decoder: Decoder | None = None
         self._whole = bytearray()  # the body as long as it is not known to be a stream
 
@@ -92,7 +94,7 @@ class BodyReader:
         """The response. Raises the ModelError that was met, or the one that says how the body is not whole."""
         if self.error is not None:
             raise self.error
-        return self._assembler.result()
+        return whole(self._assembler.result())
 
     def _feed(self, chunk: bytes) -> None:
         if self._decoder is None:
@@ -118,7 +120,7 @@ class BodyReader:
             return
         if not data.startswith("{"):  # a keep-alive that is dressed as data
             return
-        value = decoded(data.encode())
+        value = decoded(data.encode(), halves=True)
         if not isinstance(value, dict):
             if not event.complete:
                 return  # the connection ended inside it; that the response is not whole is for `result` to say
@@ -137,10 +139,16 @@ class BodyReader:
             for delta in self._assembler.body(value):
                 self._emit(delta)
             return
-        if body.lstrip()[:1] == b"{":
+        if body.lstrip()[:1] == b"{" and body.rstrip()[-1:] != b"}":
             raise ModelError(ErrorKind.CONNECTION, "the connection ended inside the response")
         shown = one_line(body[:200].decode("utf-8", "replace"))
         raise ModelError(ErrorKind.PROTOCOL, f"the response is neither an event stream nor JSON: {shown!r}")
+
+
+def ended_oddly(what: str, value: Any, usage: Usage, kind: ErrorKind = ErrorKind.PROTOCOL) -> ModelError:
+    """The error of a response whose end says something that is no success, or unknown. what: the name of the value."""
+    shown = one_line(value if isinstance(value, str) else dumped(value))
+    return ModelError(kind, f"the response ended with the {what} {shown!r}", usage=usage)
 
 
 def ended_early(what: str = "its end was announced") -> ModelError:

@@ -7,14 +7,13 @@ Must not know: any one protocol.
 from __future__ import annotations
 
 import base64
-import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
-from harness.llm.errors import decoded
+from harness.llm.jsontext import clean as clean
+from harness.llm.jsontext import decoded
+from harness.llm.jsontext import dumped as dumped
 from harness.llm.model import (
     AssistantItem,
     Image,
@@ -26,16 +25,12 @@ from harness.llm.model import (
 )
 
 EXCERPT_CHARS: Final = 200
+MOST_TOKENS: Final = 10**12
+"""A count above it is none; and the sums of a session stay within what every store and reader takes."""
 MISSING_IMAGE: Final = "(an image that is no longer available)"
 EMPTY: Final = "(empty)"
 
-_SURROGATES: Final = re.compile("[\ud800-\udfff]")
 _NOT_IN_NAMES: Final = re.compile("[^a-zA-Z0-9_-]")
-
-
-def clean(text: str) -> str:
-    """Text without half characters (lone surrogates), which no encoder takes: they become U+FFFD."""
-    return _SURROGATES.sub("\ufffd", text) if _SURROGATES.search(text) else text
 
 
 def safe_name(name: str) -> str:
@@ -52,11 +47,6 @@ def safe_arguments(raw: str) -> dict[str, Any]:
         return value
     excerpt = clean(raw) if len(raw) <= EXCERPT_CHARS else clean(raw[:EXCERPT_CHARS]) + "..."
     return {"malformed_arguments": excerpt}
-
-
-def dumped(value: Any) -> str:
-    """Compact JSON."""
-    return msgspec.json.encode(value).decode()
 
 
 def texts(parts: Sequence[Part]) -> list[str]:
@@ -102,6 +92,11 @@ def string(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
+def as_text(value: Any) -> str:
+    """The value as text: what is no string as its JSON, so that whoever reads it sees what came; null is nothing."""
+    return value if isinstance(value, str) else "" if value is None else dumped(value)
+
+
 def mapping(value: Any) -> dict[str, Any]:
     """The value if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
@@ -114,9 +109,9 @@ def listed(value: Any) -> list[Any]:
 
 def count(value: Any) -> int | None:
     """A number of tokens, or None for whatever is not one."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return int(value)
+    return int(value) if 0 <= value <= MOST_TOKENS else None  # not for NaN, which no comparison holds for
 
 
 def plus(*counts: int | None) -> int | None:
@@ -126,7 +121,7 @@ def plus(*counts: int | None) -> int | None:
 
 def is_object(arguments: str) -> bool:
     """Whether the text is one whole JSON object."""
-    return isinstance(decoded(arguments.encode("utf-8", "surrogatepass")), dict)
+    return isinstance(decoded(clean(arguments).encode()), dict)
 
 
 def is_cut(arguments: str) -> bool:
