@@ -7,16 +7,18 @@ Must not know: how any type of operation does its work, or what the owner does w
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import trio
 
 from operations.boot import BootMark
-from operations.driving import Abandoned, Leash, driven
+from operations.driving import Leash, driven
 from operations.operation import (
     TERMINAL,
     Ended,
@@ -28,8 +30,13 @@ from operations.operation import (
     Update,
     moved,
 )
+from operations.raised import own_error
+from operations.recording import NotRecordable, recordable
 from operations.slots import Slots, Ticket
 from operations.updates import Updates
+from operations.wording import encodable, error_text
+
+log = logging.getLogger("turnlog.operations")
 
 CANCEL_GRACE_S: Final = 5.0
 """How long work may take to stop before it is given up: more than a shell command's own two seconds and its drain."""
@@ -47,7 +54,7 @@ class _Work:
         self.recorded = operation  # as its owner's log has it: what a handler may draw conclusions from
         self.operation = operation
         self.fresh, self.same_boot = fresh, same_boot
-        self.folder = group.folder / _folder_name(operation.id)
+        self.folder = group.folder / folder_name(operation.id)
         self.functions = group.functions
         self.scope = trio.CancelScope()
         self.leash = Leash()
@@ -73,12 +80,15 @@ class _Work:
 
     def progress(self, text: str) -> None:
         if self._group.on_progress is not None and not self.ended.is_set():
-            self._group.on_progress(Progress(self.operation.id, text))
+            self._group.on_progress(Progress(self.operation.id, encodable(text)))
 
     def emit(self, update: Update) -> None:
-        """Raises IllegalTransition, and emits nothing, when the table does not allow it."""
+        """Every update passes here. Emits nothing and raises IllegalTransition when the table does not allow it, and
+        NotRecordable when no log would take it.
+        """
         if self._group.closing:
             return
+        update = recordable(update)
         self.operation = moved(self.operation, update)
         self._group.updates.add(update)
         if update.status in TERMINAL:
@@ -88,11 +98,20 @@ class _Work:
         """The first end counts; what comes after it was given up already."""
         if self.ended.is_set():
             return
+        if ended.seconds is None:
+            ended = msgspec.structs.replace(ended, seconds=trio.current_time() - self.began_s)
+        try:
+            self._emit_end(ended)
+        except NotRecordable as error:
+            # What is known of the end stays known; only a result that nobody can have is no success.
+            status = Status.FAILED if ended.status is Status.COMPLETED else ended.status
+            self._emit_end(Ended(status, {"error": f"the result cannot be recorded: {error}"}))
+
+    def _emit_end(self, ended: Ended) -> None:
         if self.operation.status is Status.READY and ended.status in (Status.COMPLETED, Status.FAILED):
             self.emit(Update(self.operation.id, Status.RUNNING))
-        seconds = trio.current_time() - self.began_s if ended.seconds is None else ended.seconds
         self.emit(
-            Update(self.operation.id, ended.status, result=ended.result, seconds=max(0.0, seconds), blobs=ended.blobs)
+            Update(self.operation.id, ended.status, result=ended.result, seconds=ended.seconds, blobs=ended.blobs)
         )
 
 
@@ -106,6 +125,8 @@ class OperationGroup:
         self,
         *,
         folder: Path,
+        mark: BootMark,
+        updates: Updates,
         functions: Mapping[str, Callable[..., Any]],
         on_progress: OnProgress | None,
         admit: Admit | None,
@@ -114,12 +135,12 @@ class OperationGroup:
         cancel_grace_s: float,
     ) -> None:
         self.folder, self.functions, self.on_progress = folder, functions, on_progress
-        self.updates = Updates()
+        self.updates = updates
         self._admit = admit
         self._find, self._nursery, self._cancel_grace_s = find, nursery, cancel_grace_s
         self._works: dict[str, _Work] = {}
         self.closing = False
-        self._mark = BootMark(folder)
+        self._mark = mark
         self._doubtful: set[str] = set()
 
     def start(self, operations: Sequence[Operation]) -> None:
@@ -211,18 +232,8 @@ class OperationGroup:
                     await self._admit()
                 work.began_s = trio.current_time()
                 await self._handle(work)
-            if work.scope.cancelled_caught and work.if_cancelled is not None:
+            if work.scope.cancel_called and work.if_cancelled is not None:
                 work.end(work.if_cancelled)
-        except (Abandoned, BaseExceptionGroup) as error:
-            # A nursery inside abandoned code wraps what got it out of there, and a group may mix a cancellation with
-            # errors: what is left then is an error of the handler's.
-            rest = error if isinstance(error, BaseExceptionGroup) else None
-            if rest is not None:
-                rest = rest.split(Abandoned)[1]
-            if rest is not None and not isinstance(rest, ExceptionGroup):
-                raise
-            if rest is not None:
-                work.end(Ended(Status.FAILED, {"error": error_text(rest)}))
         finally:
             work.ticket.give_back()
 
@@ -235,13 +246,25 @@ class OperationGroup:
         verb = handler.start if work.fresh else handler.recover
         try:
             ended = await driven(verb(work.recorded, work), work.leash)
-        except (Exception, SystemExit) as error:  # noqa: BLE001
-            # Whatever a handler raises is the operation's failure, also when a function calls sys.exit.
-            ended = Ended(Status.FAILED, {"error": error_text(error)})
-        if not isinstance(ended, Ended) or ended.status not in TERMINAL:
+        except BaseException as error:  # noqa: BLE001  (what is not the handler's own is raised again there)
+            own = own_error(error)
+            if own is not None:
+                self._failed(work, error_text(own))
+            return
+        if not isinstance(ended, Ended) or not isinstance(ended.status, Status) or ended.status not in TERMINAL:
             text = f"the handler for {spec.type!r} did not say how the operation ended."
             ended = Ended(Status.FAILED, {"error": text})
         work.end(ended)
+
+    def _failed(self, work: _Work, text: str) -> None:
+        """Whatever a handler raises is its operation's failure, also on the way out of a cancellation, and no more."""
+        if self.closing or work.ended.is_set():
+            log.warning("operation %s had been let go when it raised %s", work.operation.id, text)
+            return
+        before = {} if work.if_cancelled is None else work.if_cancelled.result
+        if "error" in before:
+            text = f"{before['error']}, and then {text}"
+        work.end(Ended(Status.FAILED, {**before, "error": text}))
 
     async def _stop(self, work: _Work) -> None:
         """Ask the handler; where it leaves that to us cancel the task; where neither helps give up."""
@@ -250,8 +273,10 @@ class OperationGroup:
             await work.begun.wait()
             try:
                 obeyed = await work.handler.cancel(work.operation)
-            except Exception:  # noqa: BLE001  (a handler that cannot cancel leaves it to us)
-                obeyed = False
+            except BaseException as error:
+                if own_error(error) is None:
+                    raise
+                obeyed = False  # a handler that cannot cancel leaves it to us
             if not obeyed:
                 work.if_cancelled = Ended(Status.CANCELLED, {"reason": work.reason or ""})
                 work.scope.cancel()
@@ -308,17 +333,8 @@ class OperationGroup:
             self._mark.renew()
 
 
-def error_text(error: BaseException) -> str:
-    """The exception as one never empty text, without a traceback: its type, and what it says if it says anything."""
-    try:
-        said = str(error).strip()
-    except Exception:  # noqa: BLE001  (an exception whose text cannot be made still has a type)
-        said = ""
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
-
-
-def _folder_name(operation_id: str) -> str:
-    """Ids are the owner's; a folder's name is the id where that is safe, else a digest of it."""
-    if re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", operation_id):
-        return operation_id
-    return "x." + hashlib.blake2b(operation_id.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+def folder_name(of: str) -> str:
+    """The name of the folder for an id, which is its owner's choice: the id where that is safe, else a digest of it."""
+    if re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", of):
+        return of
+    return "x." + hashlib.blake2b(of.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -14,10 +14,12 @@ from typing import Any
 
 import trio
 
+from operations.boot import BootMark
 from operations.group import CANCEL_GRACE_S, Admit, OnProgress, OperationGroup
 from operations.handlers import default_handlers
 from operations.operation import Handler, UnknownOperationType
 from operations.slots import Slots
+from operations.updates import Updates
 
 
 class OperationManager:
@@ -66,6 +68,7 @@ class OperationManager:
         """
         if not (math.isfinite(cancel_grace_s) and cancel_grace_s > 0):
             raise ValueError(f"cancel_grace_s has to be a positive number of seconds, not {cancel_grace_s!r}.")
+        mark, updates = BootMark(folder), Updates()  # out here, where what they may raise is raised as it is
         closing = trio.Event()
         watching = trio.CancelScope(shield=True)
         async with trio.open_nursery() as outer:
@@ -73,6 +76,8 @@ class OperationManager:
                 async with trio.open_nursery() as nursery:
                     group = OperationGroup(
                         folder=folder,
+                        mark=mark,
+                        updates=updates,
                         functions={} if functions is None else functions,
                         on_progress=on_progress,
                         admit=admit,
@@ -89,7 +94,7 @@ class OperationManager:
                         nursery.cancel_scope.cancel()
             finally:
                 watching.cancel()
-                group.updates.close()
+                updates.close()
 
     def _find(self, type_: str, version: int) -> tuple[Handler, Slots]:
         try:

@@ -18,6 +18,8 @@ import msgspec
 import trio
 
 from operations.operation import Context, Ended, Operation, Status
+from operations.raised import is_interrupt
+from operations.wording import error_text
 
 
 class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,7 +52,7 @@ class FunctionHandler:
         if not isinstance(returned, dict):
             text = f"function {arguments.name!r} returned {type(returned).__name__}, which is not an object of JSON."
             return Ended(Status.FAILED, {"error": text})
-        return Ended(Status.COMPLETED, msgspec.to_builtins(returned, str_keys=True))
+        return Ended(Status.COMPLETED, returned)
 
     async def cancel(self, operation: Operation) -> bool:
         """A coroutine is left to the manager. A thread cannot be stopped: it may end by itself within the grace."""
@@ -68,13 +70,23 @@ class FunctionHandler:
         self._in_threads.add(operation_id)
         try:
             # A limiter of its own: threads that were abandoned must not use up the places of others.
-            # In a tuple: trio takes a thread that returns a coroutine for a mistake.
             (returned,) = await trio.to_thread.run_sync(
-                lambda: (function(arguments),), abandon_on_cancel=True, limiter=trio.CapacityLimiter(1)
+                _in_thread, function, arguments, abandon_on_cancel=True, limiter=trio.CapacityLimiter(1)
             )
         finally:
             self._in_threads.discard(operation_id)
         return await returned if inspect.isawaitable(returned) else returned
+
+
+def _in_thread(function: Callable[..., Any], arguments: dict[str, Any]) -> tuple[Any]:
+    # In a tuple: trio takes a thread that returns a coroutine for a mistake.
+    try:
+        return (function(arguments),)
+    except BaseException as error:
+        if not is_interrupt(error):
+            raise
+        # Ctrl-C comes to the main thread and never to this one: the function raised it itself.
+        return (Ended(Status.FAILED, {"error": error_text(error)}),)
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

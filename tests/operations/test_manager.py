@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
@@ -238,7 +238,7 @@ async def test_seconds_are_elapsed_time(tmp_path: Path, autojump_clock: Any) -> 
         (KeyError("where"), "KeyError: 'where'"),
         (ValueError("   "), "ValueError"),
         (SystemExit(3), "SystemExit: 3"),
-        (ExceptionGroup("two", [ValueError("a"), TypeError("b")]), "ExceptionGroup: two (2 sub-exceptions)"),
+        (ExceptionGroup("two", [ValueError("a"), TypeError("b")]), "ValueError: a; TypeError: b"),
     ],
 )
 async def test_whatever_a_handler_raises_is_a_failure_with_a_text(
@@ -254,8 +254,8 @@ async def test_whatever_a_handler_raises_is_a_failure_with_a_text(
 
 @pytest.mark.parametrize("answer", [None, Ended(Status.RUNNING, {})])
 async def test_a_handler_that_does_not_say_how_it_ended_has_failed(tmp_path: Path, answer: Any) -> None:
-    async def work(context: Context) -> Ended:
-        return answer  # type: ignore[no-any-return]
+    async def work(context: Context) -> Any:
+        return answer
 
     async with group_of(tmp_path, handlers=[Doing(work)]) as group:
         assert (await run(group, doing())).status is Status.FAILED
@@ -264,7 +264,7 @@ async def test_a_handler_that_does_not_say_how_it_ended_has_failed(tmp_path: Pat
 async def test_an_illegal_step_is_raised_and_never_emitted(tmp_path: Path) -> None:
     async def work(context: Context) -> Ended:
         await context.running()
-        context.emit(Update("d", Status.READY))  # type: ignore[attr-defined]
+        cast("Any", context).emit(Update("d", Status.READY))  # which handlers are not offered
         raise AssertionError
 
     async with group_of(tmp_path, handlers=[Doing(work)]) as group:
