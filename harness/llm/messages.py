@@ -10,8 +10,9 @@ import re
 from typing import Any, Final
 
 from harness.llm.client import HttpModel
+from harness.llm.memo import Memo
 from harness.llm.messages_response import MessagesAssembler
-from harness.llm.messages_wire import MAX_TOKENS, encode
+from harness.llm.messages_wire import MAX_TOKENS, Written, encode
 from harness.llm.model import ModelError, ModelRequest
 from harness.llm.stream import Assembler
 
@@ -22,11 +23,21 @@ class MessagesModel(HttpModel):
     """A model behind the Messages API."""
 
     path = "/v1/messages"
-    _max_tokens = MAX_TOKENS
-    _adaptive = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._memo: Memo[Written | None] = Memo()
+        self._max_tokens, self._adaptive = MAX_TOKENS, True
 
     def encode(self, request: ModelRequest) -> dict[str, Any]:
-        return encode(request, self.model, stream=self.stream, max_tokens=self._max_tokens, adaptive=self._adaptive)
+        return encode(
+            request,
+            self.model,
+            stream=self.stream,
+            max_tokens=self._max_tokens,
+            adaptive=self._adaptive,
+            memo=self._memo,
+        )
 
     def assembler(self) -> Assembler:
         return MessagesAssembler(self.row.name)

@@ -12,9 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from harness.llm import wire
+from harness.llm.memo import Memo
 from harness.llm.model import (
     AssistantItem,
     Image,
+    Item,
     ModelRequest,
     Part,
     Reasoning,
@@ -38,20 +40,30 @@ _THINKING: Final[Mapping[str, tuple[str, ...]]] = {
 """The blocks that hold thinking, and the texts without which the API refuses them."""
 
 
+Written = tuple[str, tuple[dict[str, Any], ...]]
+"""The role and the blocks of one item of the history."""
+
+
 def encode(
-    request: ModelRequest, model: str, *, stream: bool = True, max_tokens: int = MAX_TOKENS, adaptive: bool = True
+    request: ModelRequest,
+    model: str,
+    *,
+    stream: bool = True,
+    max_tokens: int = MAX_TOKENS,
+    adaptive: bool = True,
+    memo: Memo[Written | None] | None = None,
 ) -> dict[str, Any]:
     """The body of a request.
 
-    max_tokens: the bound where the caller set none. adaptive: whether the model decides itself how long to think when
-    an effort is set; older models take a budget instead.
+    memo: that of this model's earlier requests. max_tokens: the bound where the caller set none. adaptive: whether the
+    model decides itself how long to think when an effort is set; older models take a budget instead.
     The request's temperature is left out: the API no longer takes one.
     """
     settings = request.settings
     body: dict[str, Any] = {
         "model": model,
         "max_tokens": settings.max_output_tokens or max_tokens,
-        "messages": messages(request),
+        "messages": messages(request, memo),
     }
     if request.instructions.strip():
         text = wire.clean(request.instructions)
@@ -82,23 +94,18 @@ def _thinking(effort: str, max_tokens: int, *, adaptive: bool) -> dict[str, Any]
     return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget >= 1024 else {}
 
 
-def messages(request: ModelRequest) -> list[dict[str, Any]]:
+def messages(request: ModelRequest, memo: Memo[Written | None] | None = None) -> list[dict[str, Any]]:
     """The messages, users' and assistants' by turns, each result in the message right after its call."""
     out: list[dict[str, Any]] = []
-    for item in request.items:
-        match item:
-            case UserItem():
-                role, blocks = "user", _content(item.parts, request)
-            case AssistantItem():
-                role, blocks = "assistant", _assistant(item)
-            case ToolResultItem():
-                role, blocks = "user", [_result(item, request)]
+    made = (memo or Memo()).made(request, _remembered)
+    for item, written in zip(request.items, made, strict=True):
+        role, blocks = written or _written(item, request.blobs)
         if not blocks:
             continue
         if out and out[-1]["role"] == role:
             out[-1]["content"] += blocks
-        else:
-            out.append({"role": role, "content": blocks})
+        else:  # a list of its own: blocks are shared with other requests, and the last one of a message may be replaced
+            out.append({"role": role, "content": list(blocks)})
     if not out or out[0]["role"] == "assistant":
         out.insert(0, {"role": "user", "content": [{"type": "text", "text": OPENING}]})
     if out[-1]["role"] == "assistant":
@@ -107,13 +114,27 @@ def messages(request: ModelRequest) -> list[dict[str, Any]]:
     return out
 
 
-def _content(parts: Sequence[Part], request: ModelRequest) -> list[dict[str, Any]]:
+def _remembered(item: Item) -> Written | None:
+    return None if wire.has_image(item) else _written(item, {})
+
+
+def _written(item: Item, blobs: Mapping[str, bytes]) -> Written:
+    match item:
+        case UserItem():
+            return "user", tuple(_content(item.parts, blobs))
+        case AssistantItem():
+            return "assistant", tuple(_assistant(item))
+        case ToolResultItem():
+            return "user", (_result(item, blobs),)
+
+
+def _content(parts: Sequence[Part], blobs: Mapping[str, bytes]) -> list[dict[str, Any]]:
     content: list[dict[str, Any]] = []
     for part in parts:
         if isinstance(part, Text):
             if part.text.strip():
                 content.append({"type": "text", "text": wire.clean(part.text)})
-        elif (data := wire.base64_of(part, request.blobs)) is not None:
+        elif (data := wire.base64_of(part, blobs)) is not None:
             source = {"type": "base64", "media_type": part.media_type, "data": data}
             content.append({"type": "image", "source": source})
         else:
@@ -121,8 +142,8 @@ def _content(parts: Sequence[Part], request: ModelRequest) -> list[dict[str, Any
     return content
 
 
-def _result(item: ToolResultItem, request: ModelRequest) -> dict[str, Any]:
-    content = _content(item.parts, request) or [{"type": "text", "text": "(no output)"}]
+def _result(item: ToolResultItem, blobs: Mapping[str, bytes]) -> dict[str, Any]:
+    content = _content(item.parts, blobs) or [{"type": "text", "text": "(no output)"}]
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": item.call_id, "content": content}
     # The API takes nothing but text in an error.
     if item.failed and not any(isinstance(part, Image) for part in item.parts):

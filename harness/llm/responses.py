@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from harness.llm.client import HttpModel
+from harness.llm.memo import Memo
 from harness.llm.model import ModelError, ModelRequest
 from harness.llm.responses_response import ResponsesAssembler
-from harness.llm.responses_wire import encode
+from harness.llm.responses_wire import Written, encode
 from harness.llm.stream import Assembler
 
 
@@ -19,10 +20,14 @@ class ResponsesModel(HttpModel):
     """A model behind the Responses API."""
 
     path = "/responses"
-    _encrypted = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._memo: Memo[Written | None] = Memo()
+        self._encrypted = True
 
     def encode(self, request: ModelRequest) -> dict[str, Any]:
-        return encode(request, self.model, stream=self.stream, encrypted=self._encrypted)
+        return encode(request, self.model, stream=self.stream, encrypted=self._encrypted, memo=self._memo)
 
     def assembler(self) -> Assembler:
         return ResponsesAssembler(self.row.name)

@@ -9,12 +9,14 @@ Nothing is stored there (`store` false): each request sends the whole input, and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from harness.llm import wire
+from harness.llm.memo import Memo
 from harness.llm.model import (
     AssistantItem,
+    Item,
     ModelRequest,
     Part,
     Reasoning,
@@ -33,10 +35,24 @@ LEAST_OUTPUT: Final = 16
 ENCRYPTED: Final = "reasoning.encrypted_content"
 
 
-def encode(request: ModelRequest, model: str, *, stream: bool = True, encrypted: bool = True) -> dict[str, Any]:
-    """The body of a request. encrypted: whether to ask for reasoning that can be sent back."""
+Written = tuple[dict[str, Any], ...]
+"""The input items of one item of the history."""
+
+
+def encode(
+    request: ModelRequest,
+    model: str,
+    *,
+    stream: bool = True,
+    encrypted: bool = True,
+    memo: Memo[Written | None] | None = None,
+) -> dict[str, Any]:
+    """The body of a request.
+
+    encrypted: whether to ask for reasoning that can be sent back. memo: that of this model's earlier requests.
+    """
     settings = request.settings
-    body: dict[str, Any] = {"model": model, "store": False, "input": input_items(request)}
+    body: dict[str, Any] = {"model": model, "store": False, "input": input_items(request, memo)}
     if encrypted:
         body["include"] = [ENCRYPTED]
     if request.instructions.strip():
@@ -67,44 +83,48 @@ def encode(request: ModelRequest, model: str, *, stream: bool = True, encrypted:
     return body
 
 
-def input_items(request: ModelRequest) -> list[dict[str, Any]]:
+def input_items(request: ModelRequest, memo: Memo[Written | None] | None = None) -> list[dict[str, Any]]:
     """The history as input items. Each call is followed by its one output; the API does not mind what is between."""
     out: list[dict[str, Any]] = []
-    for item in request.items:
-        match item:
-            case UserItem():
-                content = _content(item.parts, request) or [{"type": "input_text", "text": wire.EMPTY}]
-                out.append({"type": "message", "role": "user", "content": content})
-            case AssistantItem():
-                out.extend(_assistant(item))
-            case ToolResultItem():
-                content = _content(item.parts, request)
-                plain = all(part["type"] == "input_text" for part in content)
-                text = "\n\n".join(part["text"] for part in content) if plain else ""
-                out.append(
-                    {
-                        "type": "function_call_output",
-                        "call_id": item.call_id,
-                        "output": (text or "(no output)") if plain else content,
-                    }
-                )
+    made = (memo or Memo()).made(request, _remembered)
+    for item, written in zip(request.items, made, strict=True):
+        out.extend(_written(item, request.blobs) if written is None else written)
     return out
 
 
-def _content(parts: Sequence[Part], request: ModelRequest) -> list[dict[str, Any]]:
+def _remembered(item: Item) -> Written | None:
+    return None if wire.has_image(item) else _written(item, {})
+
+
+def _written(item: Item, blobs: Mapping[str, bytes]) -> Written:
+    match item:
+        case UserItem():
+            content = _content(item.parts, blobs) or [{"type": "input_text", "text": wire.EMPTY}]
+            return ({"type": "message", "role": "user", "content": content},)
+        case AssistantItem():
+            return _assistant(item)
+        case ToolResultItem():
+            content = _content(item.parts, blobs)
+            plain = all(part["type"] == "input_text" for part in content)
+            text = "\n\n".join(part["text"] for part in content) if plain else ""
+            output = (text or "(no output)") if plain else content
+            return ({"type": "function_call_output", "call_id": item.call_id, "output": output},)
+
+
+def _content(parts: Sequence[Part], blobs: Mapping[str, bytes]) -> list[dict[str, Any]]:
     content: list[dict[str, Any]] = []
     for part in parts:
         if isinstance(part, Text):
             if part.text.strip():
                 content.append({"type": "input_text", "text": wire.clean(part.text)})
-        elif (url := wire.data_url(part, request.blobs)) is not None:
+        elif (url := wire.data_url(part, blobs)) is not None:
             content.append({"type": "input_image", "image_url": url, "detail": "auto"})
         else:
             content.append({"type": "input_text", "text": wire.MISSING_IMAGE})
     return content
 
 
-def _assistant(item: AssistantItem) -> list[dict[str, Any]]:
+def _assistant(item: AssistantItem) -> Written:
     """A response's items in their order. Reasoning is left out where nothing follows it: the API refuses it alone."""
     out: list[dict[str, Any]] = []
     phase: dict[str, Any] = {}
@@ -126,7 +146,7 @@ def _assistant(item: AssistantItem) -> list[dict[str, Any]]:
                 out.append({**call, "arguments": arguments})
     while out and out[-1].get("type") == "reasoning":
         out.pop()
-    return out
+    return tuple(out)
 
 
 def _is_whole(item: dict[str, Any]) -> bool:

@@ -54,6 +54,11 @@ def texts(parts: Sequence[Part]) -> list[str]:
     return [clean(part.text) for part in parts if isinstance(part, Text) and part.text.strip()]
 
 
+def has_image(item: Item) -> bool:
+    """Whether there are images in it, whose bytes nothing that is remembered may hold."""
+    return not isinstance(item, AssistantItem) and any(isinstance(part, Image) for part in item.parts)
+
+
 def base64_of(image: Image, blobs: Mapping[str, bytes]) -> str | None:
     """The image's bytes in base64, or None when they are not at hand."""
     data = blobs.get(image.digest)

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from harness.llm import chat_wire
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.llm import wire
+from harness.llm.jsontext import encoded
+from harness.llm.making import from_provider
 from harness.llm.memo import HISTORIES, Memo
 from harness.llm.model import AssistantItem, Item, ModelRequest, ModelSettings, Text, ToolCall, ToolResultItem, UserItem
-from harness.llm.providers import PROVIDERS
+from tests.llm.shapes import asking
+from tests.llm.test_requests import BLOBS, PNG, histories
 
 
 def history(turns: int) -> list[Item]:
@@ -43,10 +50,36 @@ def test_equal_items_are_not_mixed_up_and_old_sessions_are_forgotten() -> None:
     assert memo.made(request_of([]), id) == []
 
 
-def test_a_request_is_written_the_same_with_and_without_a_memory() -> None:
-    encoding = chat_wire.Encoding(PROVIDERS["openai-chat"], "m")
-    memo: Memo[chat_wire.Written] = Memo()
-    items = history(4)
-    for length in range(1, len(items) + 1):
-        request = request_of(items[:length])
-        assert chat_wire.encode(request, encoding, memo) == chat_wire.encode(request, encoding)
+NAMES = ("openai-chat:m", "mistral:m", "openai:m", "anthropic:m")
+ENVIRON = {"OPENAI_API_KEY": "k", "MISTRAL_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}
+
+
+@settings(max_examples=60, deadline=None)
+@given(items=histories(), data=st.data())
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_bytes_are_sent_with_and_without_a_memory(name: str, items: list[Item], data: st.DataObject) -> None:
+    """Also when an image's bytes come to hand later, and when a request does not end where it did."""
+    model = from_provider(name, environ=ENVIRON)
+    for length in (*range(1, len(items) + 1), *data.draw(st.lists(st.integers(1, len(items)), max_size=3))):
+        blobs = BLOBS if data.draw(st.booleans()) else {}
+        request = asking(*items[:length], blobs=blobs)
+        fresh = from_provider(name, environ=ENVIRON)
+        assert encoded(model.encode(request)) == encoded(fresh.encode(request))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_old_item_is_not_written_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = from_provider(name, environ=ENVIRON)
+    items = history(3)
+    model.encode(request_of(items[:-2]))
+    parsed: list[str] = []
+    monkeypatch.setattr(wire, "safe_arguments", lambda raw: parsed.append(raw) or {})
+    model.encode(request_of(items))
+    assert parsed == ['{"n": 2}']
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_memory_holds_the_bytes_of_an_image(name: str) -> None:
+    model = from_provider(name, environ=ENVIRON)
+    model.encode(asking(UserItem((PNG,)), blobs=BLOBS))
+    assert "cG5n" not in repr(vars(vars(model)["_memo"]))
