@@ -6,7 +6,8 @@ Must not know: how figures are shown, or anything that is not in the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 import msgspec
 
@@ -41,15 +42,16 @@ class Metrics(msgspec.Struct, frozen=True):
     """Totals over a session, or over one run of it.
 
     turns: model requests. overhead_turns: see `turn_rows`. calls: tool calls that started or were rejected.
-    call_s: the calls' own seconds, added up. elapsed_s: the seconds of all runs that have ended.
-    blocking_turns: what a loop would have used that makes one call a turn and waits for it: a turn for each call, and
-    one for the answer of each run.
+    inherited: calls of earlier runs whose results were read in these. call_s: the calls' own seconds, added up.
+    elapsed_s: the seconds of all runs that have ended. blocking_turns: what a loop would have used that makes one call
+    a turn and waits for it, see `metrics`.
     """
 
     runs: int = 0
     turns: int = 0
     overhead_turns: int = 0
     calls: int = 0
+    inherited: int = 0
     usage: Usage = Usage()
     call_s: float = 0.0
     elapsed_s: float = 0.0
@@ -117,9 +119,14 @@ def _ended(
 
 
 def metrics(events: Iterable[ev.Logged], *, run_id: str | None = None) -> Metrics:
-    """The totals of a log, or of its run `run_id` alone.
+    """The totals of a whole log, or of its run `run_id` alone; `events` are the whole log in both cases.
 
     A call belongs to the run in which it was made, also when its result came after that run's end.
+
+    The loop that blocks is counted on the same work: it reads each result in a turn of its own, in the run in which it
+    was read here, and the input of each run in one more. A turn that was cut off, failed or lost, and one that
+    summarised or went on with a response that broke off, it would have had as well. So the two compare for every run,
+    also one that was interrupted, resumed, or heard of what an earlier one had started.
     """
     log = list(events)
     rows = [row for row in turn_rows(log) if run_id in (None, row.run_id)]
@@ -137,13 +144,39 @@ def metrics(events: Iterable[ev.Logged], *, run_id: str | None = None) -> Metric
                 elapsed_s += event.seconds
             case _:
                 pass
+    read = [call_id for reader, call_id in _results_read(log) if reader in runs]
+    other = [row for row in rows if row.ended in ("interrupted", "failed") or row.reason in _OF_ANY_LOOP]
+    heard = {row.run_id for row in rows if row.ended == "finished" and row not in other}
     return Metrics(
         runs=len(runs),
         turns=len(rows),
         overhead_turns=sum(row.overhead for row in rows),
         calls=len(made),
+        inherited=sum(call_id not in made for call_id in read),
         usage=sum((row.usage for row in rows), Usage()),
         call_s=round(call_s, 3),
         elapsed_s=round(elapsed_s, 3),
-        blocking_turns=len(made) + len(runs),
+        blocking_turns=len(heard) + len(read) + len(other),
     )
+
+
+_OF_ANY_LOOP: Final = (ev.Reason.COMPACTION, ev.Reason.CONTINUATION)
+
+
+def _results_read(log: Iterable[ev.Logged]) -> Iterator[tuple[str, str]]:
+    """(run, call) for each result, with the run whose finished turn was the first to have it in its request."""
+    landed: list[str] = []
+    shown: list[str] = []
+    reader: str | None = None
+    for logged in log:
+        match logged.event:
+            case (ev.ToolCallFinished() | ev.ToolCallRejected()) as event:
+                landed.append(event.call_id)
+            case ev.TurnStarted() as event:
+                reader = None if event.reason is ev.Reason.COMPACTION else event.run_id
+                shown = list(landed)
+            case ev.TurnFinished() if reader is not None:
+                yield from ((reader, call_id) for call_id in shown)
+                landed = landed[len(shown) :]
+            case _:
+                pass

@@ -1,28 +1,20 @@
-"""`turnlog cancel`: a control request to a session, whoever has it open.
-
-Belongs here: its options.
-Must not know: what becomes of a request.
-"""
+"""`turnlog cancel`: its help. What it shares with `turnlog interrupt` is in controls.py."""
 
 from __future__ import annotations
 
-import click
-import trio
+from typing import Final
 
-from harness.cli.inputs import put
-from harness.cli.options import session_argument
-from harness.cli.places import place_of, store_option
+from harness.cli.controls import control_verb
 from harness.events import Cancel
 
-
-@click.command(name="cancel")
-@session_argument
-@click.option("--reason", metavar="TEXT", default="", help="Stands in the log.")
-@store_option
-def command(session: str, reason: str, store: str | None) -> None:
+command: Final = control_verb(
+    "cancel",
+    Cancel,
     """Cancel a session's run: the turn in flight is cut off, every command is ended, and the run ends.
 
     The request is durable when this returns. A process that has the session open takes it up at once; otherwise the
-    next one does that opens it.
-    """
-    trio.run(put, place_of(store), session, Cancel(reason))
+    next one does that opens it. A session with nothing to cancel is told nothing.
+
+    Example: turnlog cancel 9m38 --reason "wrong branch"
+    """,
+)

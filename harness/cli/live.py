@@ -20,11 +20,9 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from harness import events as ev
 from harness.cli import words
-from harness.cli.timeline import Line, Row, Timeline
-from harness.cli.views import FooterLine, View, marks
-from harness.deltas import Piece
+from harness.cli.timeline import Line, Row
+from harness.cli.views import FooterLine, TimelineView
 from harness.result import RunResult
 from harness.state import SessionState
 
@@ -34,13 +32,12 @@ HIDDEN: Final = ("turn", "started")
 """Kinds of lines that the moving part shows better."""
 
 
-class LiveView(View):
+class LiveView(TimelineView):
     """Rich's Live without its thread: a frame is drawn by the same loop that changes the picture."""
 
     def __init__(self) -> None:
         self._console = Console(highlight=False)
-        self._marks = marks(self._console.encoding)
-        self._timeline = Timeline()
+        super().__init__(self._console.encoding)
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
         spinner = "line" if self._console.options.ascii_only else "dots"
         self._spinner = Spinner(spinner, style="cyan")
@@ -60,14 +57,6 @@ class LiveView(View):
         self._show(Line("note", f"session {session_id}"))
         if state is not None:
             self._timeline.resume(state, time.monotonic())
-
-    def event(self, logged: ev.Logged) -> None:
-        for line in self._timeline.event(logged, time.monotonic()):
-            self._show(line)
-
-    def piece(self, piece: Piece) -> None:
-        for line in self._timeline.piece(piece):
-            self._show(line)
 
     def note(self, text: str) -> None:
         self._console.print(Text(f"{self._marks['note']} {text}", style="yellow"))

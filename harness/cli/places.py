@@ -52,13 +52,23 @@ def place_of(option: str | None) -> Place:
     if option is not None:
         if not option:
             raise Mistake("--store is empty. Name the store's file.")
-        return Place(Path(option).expanduser(), option=True, chosen=True)
+        return Place(at_home(option), option=True, chosen=True)
     if named := os.environ.get("TURNLOG_STORE"):
-        return Place(Path(named).expanduser(), option=False, chosen=True)
+        return Place(at_home(named), option=False, chosen=True)
     state = os.environ.get("XDG_STATE_HOME") or ""
     # The XDG rule: a relative path in the variable is to be ignored.
-    base = Path(state) if Path(state).is_absolute() else Path.home() / ".local" / "state"
+    base = Path(state) if Path(state).is_absolute() else at_home("~/.local/state")
     return Place(base / "turnlog" / "sessions.db", option=False, chosen=False)
+
+
+def at_home(path: str) -> Path:
+    """The path, with a leading `~` as the user's home folder. Raises Mistake when there is none."""
+    if not os.environ.get("HOME", "/"):  # an empty one would make it the root folder
+        del os.environ["HOME"]
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise Mistake(f"{path}: there is no such home folder. Set HOME, or name the store with --store.") from None
 
 
 def make_folder(place: Place, model: str | None) -> None:
@@ -77,7 +87,9 @@ def make_folder(place: Place, model: str | None) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise StoreUnavailable(f"{folder}: cannot be made ({error.strerror}). Name a store with --store.") from None
+        raise StoreUnavailable(
+            f"{folder}: cannot be made ({error.strerror}). Name a store elsewhere with --store."
+        ) from None
 
 
 @asynccontextmanager

@@ -26,15 +26,22 @@ INSTRUCTIONS: Final = (
 )
 
 
+_PATH: Final = re.compile(r"(?!\S*://)(\S*/\S*|\S*[^\s.]\.[A-Za-z]\w{0,7})")
+"""One word with a folder in it, or with a suffix, which is no address on the web."""
+
+
 def prompt_of(given: str) -> str:
-    """`-` is stdin; an argument that names an existing file is read; anything else is the prompt itself."""
+    """`-` is stdin; an argument that names an existing file is read; anything else is the prompt itself.
+
+    Except for a slip of the pen: what looks like a path has to be there.
+    """
     if given == "-":
         text = sys.stdin.buffer.read().decode("utf-8", "replace")
         where = "stdin"
     elif _is_file(given):
         text, where = _read(Path(given)), f"the file {given!r}"
-    elif re.fullmatch(r"\S+\.(md|markdown|txt)", given):
-        raise Mistake(f"there is no file {given!r}. Name one that exists, or give the prompt as text.")
+    elif _PATH.fullmatch(given):
+        raise Mistake(f"there is no file {given!r}. Name one that exists; to say just this, pipe it in as `-`.")
     else:
         text, where = given, "the prompt"
     if not text.strip():

@@ -45,9 +45,12 @@ def command(
     """Run a prompt, or go on with a session.
 
     An argument that names an existing file is read; otherwise it is the prompt itself. With --session and no prompt: go
-    on with an unfinished run. With a prompt: steer the run that is unfinished, or start a new one.
+    on where the last run stopped. With a prompt: steer the run that is unfinished, or start a new one.
 
-    Ctrl-C interrupts the run and leaves the session resumable; a second Ctrl-C cancels its commands.
+    Ctrl-C interrupts the run and leaves the session resumable; a second one cancels its commands; a third leaves at
+    once.
+
+    Example: turnlog run -p "Make the test suite pass." --model openai:MODEL --limit turns=50
     """
     from harness.cli.choosing import fitting_view
     from harness.cli.driving import Errand, drive
@@ -58,8 +61,6 @@ def command(
         raise click.UsageError("there is nothing to run: give a prompt with -p, or a --session to go on with")
     if session is not None and title is not None:
         raise click.UsageError("--title is for a new session; leave --session or --title out")
-    if given is None and limits:
-        raise click.UsageError("--limit is for the run that a prompt starts; give one with -p")
     place = place_of(store)
     limit = limits_of(limits)
     folder = workspace_of(workspace)

@@ -22,11 +22,15 @@ SECOND_S: Final = 3.0
 
 
 class Stop:
-    """How often the user has asked to stop. SIGTERM counts as one Ctrl-C after which nobody will press another."""
+    """How often the user has asked to stop. SIGTERM counts as one Ctrl-C after which nobody will press another.
+
+    left: whether a third one has left everything at once.
+    """
 
     def __init__(self) -> None:
         self._first, self._second, self._cancelled = trio.Event(), trio.Event(), trio.Event()
         self._terminated = False
+        self.left = False
 
     @property
     def asked(self) -> bool:
@@ -44,6 +48,7 @@ class Stop:
             elif not self._second.is_set():
                 self._second.set()
             else:
+                self.left = True
                 everything.cancel()
 
     async def interrupt_when_asked(self, run: Run, view: View) -> None:

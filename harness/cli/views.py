@@ -64,19 +64,12 @@ class View:
         """The run is over."""
 
 
-class PlainView(View):
-    """A line for each event that a person cares about, out at once; then the answer as it is, and the footer."""
+class TimelineView(View):
+    """A view for people: what a timeline makes of events and pieces is shown line by line."""
 
-    def __init__(self) -> None:
+    def __init__(self, encoding: str | None) -> None:
         self._timeline = Timeline()
-        self._marks = marks(sys.stdout.encoding)
-
-    def begin(self, session_id: str, state: SessionState | None) -> None:
-        print(f"{self._marks['note']} session {session_id}", flush=True)
-        if state is not None:
-            self._timeline.resume(state, time.monotonic())
-            for row in self._timeline.rows.values():
-                self._show(Line("started", f"{row.tool} {row.label}", "still running"))
+        self._marks = marks(encoding)
 
     def event(self, logged: ev.Logged) -> None:
         for line in self._timeline.event(logged, time.monotonic()):
@@ -85,6 +78,23 @@ class PlainView(View):
     def piece(self, piece: Piece) -> None:
         for line in self._timeline.piece(piece):
             self._show(line)
+
+    def _show(self, line: Line) -> None:
+        raise NotImplementedError
+
+
+class PlainView(TimelineView):
+    """A line for each event that a person cares about, out at once; then the answer as it is, and the footer."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.stdout.encoding)
+
+    def begin(self, session_id: str, state: SessionState | None) -> None:
+        print(f"{self._marks['note']} session {session_id}", flush=True)
+        if state is not None:
+            self._timeline.resume(state, time.monotonic())
+            for row in self._timeline.rows.values():
+                self._show(Line("started", f"{row.tool} {row.label}", "still running"))
 
     def note(self, text: str) -> None:
         say(text)

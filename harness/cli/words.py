@@ -120,7 +120,7 @@ def _of_work(event: ev.Event) -> str:
         case ev.ContextCompacted():
             return f"up to event {event.upto_seq}: {one_line(event.summary)}"
         case ev.RunFinished():
-            why = f" ({one_line(event.error)})" if event.error else ""
+            why = f" ({one_line(event.error)})" if event.error not in ("", event.outcome.value) else ""
             return (
                 f"{event.run_id} {event.outcome.value}{why}, {counted(event.turns, 'turn')}, {seconds(event.seconds)}"
             )

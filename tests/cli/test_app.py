@@ -10,7 +10,7 @@ import click
 import pytest
 
 from harness.cli.app import VERBS, run
-from harness.cli.prompting import limits_of, title_of
+from harness.cli.prompting import limits_of, prompt_of, title_of
 from harness.cli.tables import aligned
 from harness.cli.words import label_of, one_line, tame
 from harness.events import Limits
@@ -62,6 +62,14 @@ def test_no_arguments_show_the_help_and_are_bad_usage(capsys: pytest.CaptureFixt
 )
 def test_a_title_is_the_first_line_that_says_something(prompt: str, title: str) -> None:
     assert title_of(prompt) == title
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["hi", "Fix src/app.py", "Read README.md", "https://example.org/a.html", "wait...", "etc.", "3.11", "no/yes, why?"],
+)
+def test_a_prompt_that_only_speaks_of_files_is_a_prompt(text: str) -> None:
+    assert prompt_of(text) == text
 
 
 def test_limits_are_read_by_name() -> None:

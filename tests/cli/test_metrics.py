@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from harness.events import Cause, Logged, Reason, TurnFailed, TurnFinished, TurnInterrupted, TurnStarted
+from harness.events import (
+    Cause,
+    Interrupt,
+    Logged,
+    Outcome,
+    Reason,
+    TurnFailed,
+    TurnFinished,
+    TurnInterrupted,
+    TurnStarted,
+)
 from harness.llm.model import ErrorKind, StopReason, Text, Usage
 from harness.metrics import metrics, turn_rows
 from tests.harness.logs import LogWriter
@@ -56,3 +66,25 @@ def test_failed_attempts_cost_too_and_a_summary_is_no_overhead() -> None:
         (14, False, "finished"),
         (1, False, "failed"),
     ]
+
+
+def test_a_result_counts_for_the_run_that_reads_it_however_often_the_work_was_stopped() -> None:
+    log = LogWriter().says("go", "r1").start().finish(calls=["a", "b"]).pend("a").pend("b")
+    log.control(Interrupt()).run_finished(Outcome.INTERRUPTED)
+    log.end("a")  # between two runs: the next one reads it
+    log.says("go on", "r2").start().finish("waiting")
+    log.end("b").start(Reason.RESULTS).add(TurnInterrupted("t3", Cause.LOST)).start(Reason.RESULTS).finish("done")
+    log.run_finished()
+    first, second, both = (metrics(log.events, run_id=run_id) for run_id in ("r1", "r2", None))
+    assert (first.turns, first.calls, first.inherited, first.blocking_turns) == (1, 2, 0, 1)
+    # Its input, the two results, and the turn that was lost: a loop that blocks would have lost it too.
+    assert (second.turns, second.calls, second.inherited, second.blocking_turns) == (3, 0, 2, 4)
+    assert (both.turns, both.inherited, both.blocking_turns) == (4, 0, 5)
+
+
+def test_turns_that_any_loop_would_have_had_are_counted_for_both() -> None:
+    log = LogWriter().says("go", "r1").start().add(TurnFailed("t1", ErrorKind.OVERLOADED, "busy"))
+    assert (metrics(log.events).turns, metrics(log.events).blocking_turns) == (1, 1)
+    log.says("again").start().finish("so far", stop=StopReason.PAUSED).start(Reason.CONTINUATION).finish("done")
+    log.run_finished()
+    assert (metrics(log.events).turns, metrics(log.events).blocking_turns) == (3, 3)

@@ -97,7 +97,7 @@ def test_a_session_goes_on_with_another_prompt(cli: Cli) -> None:
     assert (result["session_id"], result["outcome"]) == (first["session_id"], "completed")
     assert events[0]["kind"] == "input_accepted", "only what is new is shown"
     nothing = cli.here("run", "--session", first["session_id"])
-    assert nothing.status == 2 and "has no unfinished run. Say what to do" in nothing.err
+    assert nothing.status == 2 and "its last run completed. Say what to do" in nothing.err
 
 
 def test_a_killed_run_goes_on_in_another_process_without_doing_anything_twice(cli: Cli) -> None:

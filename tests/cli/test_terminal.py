@@ -48,10 +48,30 @@ def test_ctrl_c_interrupts_and_a_second_one_cancels(cli: Cli) -> None:
         shown.wait_for("cancelling 1 call")
         assert shown.end() == 130
     (session_id,) = cli.session_ids()
-    assert f"turnlog run --session {session_id}" in plain(shown.shown)
+    assert f"turnlog run --session {session_id} -p TEXT" in plain(shown.shown), (
+        "what was called off is not gone on with"
+    )
+    assert f"turnlog cancel {session_id}" not in plain(shown.shown)
     last = cli.events(session_id)[-1]
     assert (last["kind"], last["outcome"]) == ("tool_call_finished", "cancelled")
     assert "every trace rule holds" in cli.ok("check", session_id)
+
+
+def test_a_third_ctrl_c_leaves_at_once_and_says_how_to_resume(cli: Cli) -> None:
+    stubborn = "trap '' TERM INT; echo up; while :; do sleep 0.2; done"
+    with terminal(cli, "run", "-p", f"# One\n{block(stubborn)}") as shown:
+        shown.wait_for("0.2 s")
+        shown.press(b"\x03")
+        shown.wait_for("Ctrl-C within")
+        shown.press(b"\x03")
+        shown.wait_for("cancelling 1 call")
+        shown.press(b"\x03")
+        assert shown.end() == 130
+    (session_id,) = cli.session_ids()
+    assert f"left at once; commands may go on. To resume: turnlog run --session {session_id}" in plain(shown.shown)
+    done = cli("run", "--session", session_id)
+    assert (done.status, done.err) == (0, "turnlog: cancelling 1 call of a run that has ended\n")
+    assert cli.events(session_id)[-1]["outcome"] == "cancelled"
 
 
 def test_after_one_ctrl_c_commands_go_on_and_their_results_come_with_the_next_run(cli: Cli) -> None:
