@@ -18,7 +18,8 @@ import msgspec
 from harness import events as ev
 from harness import transcript as tr
 from harness.coalescing import Pace
-from harness.llm.model import AssistantItem, Image, Item, ModelSettings, StopReason, Text, ToolCall, Usage
+from harness.llm.model import AssistantItem, ErrorKind, Image, Item, ModelSettings, StopReason, Text, ToolCall, Usage
+from harness.llm.refused import without
 from harness.persistent import Ledger, Vector
 from operations import TERMINAL, IllegalTransition, Operation, Status, Update, moved
 
@@ -458,7 +459,18 @@ def _turn_failed(state: SessionState, event: ev.TurnFailed, seq: int) -> Session
         run = replace(run, failure=event, answered=run.answered or final, usage=run.usage + event.lost)
     # A summary that cannot be had is not asked for again and again: see `can_compact`.
     compacted = state.compacted or reason is ev.Reason.COMPACTION
-    return replace(state, seq=seq, turn=None, run=run, usage=state.usage + event.lost, compacted=compacted)
+    state = replace(state, seq=seq, turn=None, run=run, usage=state.usage + event.lost, compacted=compacted)
+    return state if reason is ev.Reason.COMPACTION else _without_refused(state, event.error, final=final)
+
+
+def _without_refused(state: SessionState, kind: ErrorKind, *, final: bool) -> SessionState:
+    """What the provider refused to read would fail every later turn: it goes, and the turn is made again without it."""
+    items = without(state.sent.items, kind)
+    if items is None:
+        return state
+    sent = Sent().extended(items)
+    run = None if state.run is None else replace(state.run, failure=state.run.failure if final else None)
+    return replace(state, sent=sent, run=run, counted_images=min(state.counted_images, len(sent.images)))
 
 
 def _longer(run: Run | None, seconds: float) -> Run | None:

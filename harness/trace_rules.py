@@ -279,7 +279,7 @@ def _folded(log: Sequence[ev.Logged]) -> list[Violation]:
         if isinstance(event, ev.ContextCompacted):
             found.extend(_compacted_well(seq, state))
             known, sent = 0, list(state.sent.items)
-        if isinstance(event, ev.TurnFinished):
+        if isinstance(event, ev.TurnFinished | ev.TurnFailed):  # a failed one may have taken out what was refused
             sent = list(state.sent.items)
     return found
 

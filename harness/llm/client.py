@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import trio
 
@@ -17,8 +17,14 @@ from harness.llm.http import IDLE_S, Http
 from harness.llm.jsontext import encoded
 from harness.llm.model import Emit, ErrorKind, ModelError, ModelRequest, ModelResponse
 from harness.llm.providers import Provider
+from harness.llm.refused import holds
 from harness.llm.retry import Retrying, RetryPolicy
 from harness.llm.stream import Assembler, BodyReader
+
+LEFT_OUT: Final[Mapping[ErrorKind, str]] = {
+    ErrorKind.IMAGE_REFUSED: "the images so far are left out from now on",
+    ErrorKind.REASONING_REFUSED: "the reasoning so far is left out from now on",
+}
 
 MAX_CONCESSIONS = 3
 """How many things a server may refuse in one turn, each followed by a request without it."""
@@ -81,7 +87,14 @@ class HttpModel:
         # Encoded for each attempt: images in base64 are large, and a waiting retry is not to hold them.
         body = encoded(self.encode(request))
         reader = BodyReader(self.assembler(), emit)
-        return await self._http.post(self.url, body, reader, whole=not self.stream)
+        try:
+            return await self._http.post(self.url, body, reader, whole=not self.stream)
+        except ModelError as error:
+            kind = error.points_at
+            if kind is not None and holds(request.items, kind, self.row.name):
+                error.kind, error.message = kind, f"{error.message} ({LEFT_OUT[kind]})"
+                error.args = (error.message,)
+            raise
 
     def encode(self, request: ModelRequest) -> dict[str, Any]:
         """The body of a request."""

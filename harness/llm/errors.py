@@ -17,6 +17,7 @@ import msgspec
 
 from harness.llm.jsontext import decoded, dumped
 from harness.llm.model import ErrorKind, ModelError, Usage
+from harness.llm.refused import pointed_at
 
 MESSAGE_CHARS: Final = 600
 """Characters of a provider's message that are kept."""
@@ -125,7 +126,9 @@ def read_error(data: Any) -> Said:
         elif isinstance(value, int) and not isinstance(value, bool) and 400 <= value <= 599 and status is None:
             status = value
     text = f"{message}: {raw}" if raw and raw not in message else message
-    return Said(one_line(text), tuple(names), status, " ".join((*names, message, raw)))
+    param = merged.get("param")
+    about = _plain(param) if param else ""
+    return Said(one_line(text), tuple(names), status, " ".join((*names, about, message, raw)))
 
 
 def kind_of(said: Said, status: int | None) -> ErrorKind:
@@ -158,7 +161,7 @@ def http_error(status: int, body: bytes, *, retry_after_s: float | None = None) 
         said = read_error(data)
     kind = kind_of(said, status)
     message = f"status {status}: {said.message or 'no message'}"
-    return ModelError(kind, message, status=status, retry_after_s=retry_after_s)
+    return ModelError(kind, message, status=status, retry_after_s=retry_after_s, points_at=pointed_at(said.all, kind))
 
 
 def stream_error(data: Any, *, usage: Usage | None = None) -> ModelError:
@@ -167,7 +170,10 @@ def stream_error(data: Any, *, usage: Usage | None = None) -> ModelError:
     kind = kind_of(said, None)
     name = f" ({one_line(said.names[0])})" if said.names else ""
     return ModelError(
-        kind, f"the stream broke off with an error{name}: {said.message or 'no message'}", usage=usage or Usage()
+        kind,
+        f"the stream broke off with an error{name}: {said.message or 'no message'}",
+        usage=usage or Usage(),
+        points_at=pointed_at(said.all, kind),
     )
 
 

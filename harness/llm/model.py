@@ -229,6 +229,8 @@ class ErrorKind(enum.StrEnum):
     BAD_REQUEST = "bad_request"
     CONTEXT_TOO_LONG = "context_too_long"
     CONTENT_REFUSED = "content_refused"
+    IMAGE_REFUSED = "image_refused"  # the images in the history; from then on they are left out
+    REASONING_REFUSED = "reasoning_refused"  # the reasoning that is sent back; from then on it is left out
     QUOTA_EXHAUSTED = "quota_exhausted"
     RATE_LIMITED = "rate_limited"
     OVERLOADED = "overloaded"
@@ -243,7 +245,8 @@ class ModelError(Exception):
     """A turn got no response.
 
     status: the HTTP status, or None when there was none. retry_after_s: what the provider asked for, in seconds.
-    attempts: requests made. usage: what the failed attempts cost, where known.
+    attempts: requests made. usage: what the failed attempts cost, where known. points_at: IMAGE_REFUSED or
+    REASONING_REFUSED where the provider's words are about such parts, whether or not the request had any.
     """
 
     def __init__(
@@ -255,7 +258,9 @@ class ModelError(Exception):
         retry_after_s: float | None = None,
         attempts: int = 1,
         usage: Usage = Usage(),  # noqa: B008  # frozen
+        points_at: ErrorKind | None = None,
     ) -> None:
         self.kind, self.message, self.status = kind, message, status
         self.retry_after_s, self.attempts, self.usage = retry_after_s, attempts, usage
+        self.points_at = points_at
         super().__init__(message)

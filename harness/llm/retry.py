@@ -25,6 +25,8 @@ RETRIED: Final[Mapping[ErrorKind, int]] = {
     ErrorKind.BAD_REQUEST: 1,
     ErrorKind.CONTEXT_TOO_LONG: 1,  # never unchanged: the harness makes the request smaller first
     ErrorKind.CONTENT_REFUSED: 1,
+    ErrorKind.IMAGE_REFUSED: 1,  # never unchanged: the harness leaves them out first
+    ErrorKind.REASONING_REFUSED: 1,
     ErrorKind.QUOTA_EXHAUSTED: 1,  # no wait that is worth waiting brings money
     ErrorKind.RATE_LIMITED: 5,
     ErrorKind.OVERLOADED: 5,

@@ -23,6 +23,7 @@ from harness.llm.model import (
     Text,
     ToolCall,
 )
+from harness.llm.refused import refused_images
 
 EXCERPT_CHARS: Final = 200
 MOST_TOKENS: Final = 10**12
@@ -80,13 +81,17 @@ def opaque_of(item: Reasoning | ToolCall, provider: str) -> dict[str, Any]:
 
 
 def left_out(items: Sequence[Item], provider: str) -> list[str]:
-    """What of these items a provider is not sent, because only another one can read it. For the report of a turn."""
+    """What of these items a provider is not sent: what only another reads, or it refused. For the report of a turn."""
     foreign: dict[str, int] = {}
     for item in items:
         for part in item.output if isinstance(item, AssistantItem) else ():
             if isinstance(part, Reasoning) and part.provider != provider:
                 foreign[part.provider] = foreign.get(part.provider, 0) + 1
-    return [f"{count} reasoning items of {name or 'another model'}" for name, count in foreign.items()]
+    images = refused_images(items)
+    return [
+        *(f"{count} reasoning items of {name or 'another model'}" for name, count in foreign.items()),
+        *([f"{images} images that were refused"] if images else []),
+    ]
 
 
 # --- reading
