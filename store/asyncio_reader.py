@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,8 +16,9 @@ from typing import TypeVar
 import aiosqlite
 
 from store import queries, schema
+from store.files import OpenFiles
 from store.records import CorruptLog, Record, SessionInfo, StoredInput
-from store.watch import FOLLOW_RECORDS
+from store.watch import FOLLOW_RECORDS, Following
 
 T = TypeVar("T")
 
@@ -35,12 +35,14 @@ async def open_reader(path: str | Path) -> AsyncIterator[Reader]:
     where = Path(path)
     try:
         await asyncio.to_thread(schema.inspect, where, create=False)
+        files = OpenFiles(where)
         # aiosqlite makes the connection in the thread that will use it.
         connection = await aiosqlite.Connection(lambda: _checked(where), iter_chunk_size=queries.PAGE_ROWS)
+        files.opened()
     except (OSError, sqlite3.Error) as error:
         raise schema.unavailable(str(where), error) from error
     try:
-        yield Reader(connection, where)
+        yield Reader(connection, files, where)
     finally:
         await connection.close()
 
@@ -48,8 +50,9 @@ async def open_reader(path: str | Path) -> AsyncIterator[Reader]:
 class Reader:
     """An open store, for reading. Calls of one reader run one after the other."""
 
-    def __init__(self, connection: aiosqlite.Connection, path: Path) -> None:
+    def __init__(self, connection: aiosqlite.Connection, files: OpenFiles, path: Path) -> None:
         self._connection = connection
+        self._files = files
         self._path = path
         self._one_at_a_time = asyncio.Lock()
 
@@ -82,6 +85,7 @@ class Reader:
     async def _run(self, plan: queries.Plan[T], session_id: str = "") -> T:
         """Drive a plan over one snapshot."""
         async with self._one_at_a_time:
+            self._files.check()
             try:
                 await self._connection.execute("BEGIN")
                 try:
@@ -102,36 +106,20 @@ class Reader:
                 raise CorruptLog(session_id, None, f"the database file is damaged ({error})") from error
 
 
-class Follower:
-    """The records of one session as they are committed. Holds nothing between two of them."""
+class Follower(Following):
+    """Follows a log by asking again and again: nothing else tells an asyncio program of other processes' commits."""
 
     def __init__(self, reader: Reader, session_id: str, after: int) -> None:
-        self._reader, self._session_id, self._after = reader, session_id, after
-        self._ready: deque[Record] = deque()
-        self._closed = False
+        super().__init__(after)
+        self._reader, self._session_id = reader, session_id
 
-    def __aiter__(self) -> Follower:
-        """Itself: a follower is one pass."""
-        return self
-
-    async def __anext__(self) -> Record:
-        """The next record, waiting for it. Raises what `Reader.read` raises."""
-        if self._closed:
-            raise StopAsyncIteration
-        while not self._ready:
-            # Asked before the read: a commit that lands in between shows as a change afterwards.
-            seen = await self._reader.data_version()
-            self._ready += await self._reader.read(self._session_id, after=self._after, limit=FOLLOW_RECORDS)
-            while not self._ready and await self._reader.data_version() == seen:  # noqa: ASYNC110  # no event reaches us
-                await asyncio.sleep(POLL_S)
-        record = self._ready.popleft()
-        self._after = record.seq
-        return record
-
-    async def aclose(self) -> None:
-        """End the iteration. Not necessary."""
-        self._closed = True
-        self._ready.clear()
+    async def _more(self, after: int) -> list[Record]:
+        # Asked before the read: a commit that lands in between shows as a change afterwards.
+        seen = await self._reader.data_version()
+        records = await self._reader.read(self._session_id, after=after, limit=FOLLOW_RECORDS)
+        while not records and await self._reader.data_version() == seen:  # noqa: ASYNC110  # no event reaches us
+            await asyncio.sleep(POLL_S)
+        return records
 
 
 def _checked(path: Path) -> sqlite3.Connection:

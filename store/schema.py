@@ -13,14 +13,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from store.files import OpenFiles
 from store.records import StoreError, StoreUnavailable, UnsupportedVersion
 
 APPLICATION_ID: Final = 0x54524E4C  # "TRNL", in the file's header: tells our file from another program's
 BUSY_TIMEOUT_S: Final = 20.0
 """Seconds to wait for other processes' commits. One takes milliseconds, so this is only reached by a stuck process."""
-
-_MAGIC: Final = b"SQLite format 3\0"
-_HEADER_BYTES: Final = 100
 
 # No STRICT tables: SQLite before 3.37 cannot even open a file that has one, and a store may move between machines.
 _TABLES: Final = """
@@ -130,21 +128,26 @@ def unavailable(location: str, error: sqlite3.Error | OSError) -> StoreUnavailab
 
 def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
     """A connection with our settings: manual transactions, texts as bytes, and patience with other processes."""
-    mode = "ro" if readonly else "rw"
-    connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode={mode}",
+    connection = _connect(path, "mode=ro" if readonly else "mode=rw")
+    # A damaged text must reach the hash check as it is, not fail while SQLite's driver decodes it.
+    connection.text_factory = bytes
+    # Whatever SQLite was built with: a file that is cut short must be an error, and where it is mapped it is SIGBUS.
+    connection.execute("PRAGMA mmap_size = 0")
+    return connection
+
+
+def _connect(path: Path, parameters: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?{parameters}",
         uri=True,
         timeout=BUSY_TIMEOUT_S,
         isolation_level=None,
         check_same_thread=False,
         cached_statements=64,
     )
-    # A damaged text must reach the hash check as it is, not fail while SQLite's driver decodes it.
-    connection.text_factory = bytes
-    return connection
 
 
-def open_writer(path: Path, *, create: bool = True) -> sqlite3.Connection:
+def open_writer(path: Path, *, create: bool = True) -> tuple[sqlite3.Connection, OpenFiles]:
     """Open a store for writing, after checking that it is one, and bring its schema up to date.
 
     create: make a new store where there is no file, or an empty one (an interrupted creation leaves that).
@@ -154,6 +157,7 @@ def open_writer(path: Path, *, create: bool = True) -> sqlite3.Connection:
         inspect(path, create=create)
         if create and not path.exists():
             path.touch(mode=0o600)
+        files = OpenFiles(path)
         connection = connect(path)
     except (OSError, sqlite3.Error) as error:
         raise unavailable(str(path), error) from error
@@ -163,13 +167,14 @@ def open_writer(path: Path, *, create: bool = True) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = FULL")
         if _user_version(connection) < SCHEMA_VERSION:
             _migrate(path)
-    except sqlite3.Error as error:
+        files.opened()
+    except (OSError, sqlite3.Error) as error:
         connection.close()
         raise unavailable(str(path), error) from error
     except StoreError:
         connection.close()
         raise
-    return connection
+    return connection, files
 
 
 def inspect(path: Path, *, create: bool) -> None:
@@ -182,20 +187,38 @@ def inspect(path: Path, *, create: bool) -> None:
         return
     if not path.is_file():
         raise StoreUnavailable(f"{path}: this is not a file. Name the store's file.")
-    with path.open("rb") as file:
-        header = file.read(_HEADER_BYTES)
-    if not header and create:
+    size = path.stat().st_size
+    if not size and create and not _has_log(path):
         return
-    if not header:
+    if not size:
         raise StoreUnavailable(f"{path}: the file is empty, its contents are lost. Restore a backup.")
-    if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
-        raise StoreUnavailable(f"{path}: it is not a turnlog store. Name another file.")
     # In WAL mode the header may be older than the log beside it: a mismatch is final, a zero is asked again later.
-    version, application = (int.from_bytes(header[at : at + 4], "big", signed=True) for at in (60, 68))
+    version, application = _header(path)
     if application not in (0, APPLICATION_ID):
         raise StoreUnavailable(f"{path}: it is another program's database. Name another file.")
     if application == APPLICATION_ID and version > SCHEMA_VERSION:
         raise UnsupportedVersion(f"store {path}", version, SCHEMA_VERSION)
+
+
+def _has_log(path: Path) -> bool:
+    """Whether commits wait in a log beside the database. SQLite would delete it when the database is empty."""
+    log = Path(f"{path.resolve()}-wal")
+    return log.exists() and log.stat().st_size > 0
+
+
+def _header(path: Path) -> tuple[int, int]:
+    """(user version, application id) as they stand in the file's header.
+
+    By SQLite and not by reading the file: closing a file drops every lock that this process has on it, and another
+    process would then take the write-ahead log away from under the store. Immutable: nothing is made beside the file.
+    """
+    with closing(_connect(path, "mode=ro&immutable=1")) as connection:
+        try:
+            return _user_version(connection), connection.execute("PRAGMA application_id").fetchone()[0]
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorname == "SQLITE_CORRUPT":  # perhaps only without the log beside it
+                return 0, 0
+            raise
 
 
 def check_version(connection: sqlite3.Connection, path: Path) -> None:

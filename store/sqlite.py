@@ -16,6 +16,7 @@ from typing import TypeVar
 import trio
 
 from store import chain, lease, mutations, queries, schema, verification
+from store.files import OpenFiles
 from store.records import (
     LEASE_TTL_S,
     CallerError,
@@ -42,10 +43,11 @@ READERS = 4
 class SqliteStore:
     """A store in one SQLite file. Open it with `SqliteStore.open`; it belongs to the trio run that opened it."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, lease_ttl_s: float) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection, files: OpenFiles, lease_ttl_s: float) -> None:
         self._path = path
+        self._files = files
         self._lease_ttl_s = lease_ttl_s
-        self._writer = Writer(connection, str(path))
+        self._writer = Writer(connection, files, str(path))
         self._leases: dict[str, lease.SqliteLease] = {}
         self._idle: list[sqlite3.Connection] = []
         self._limiter = trio.CapacityLimiter(READERS)
@@ -65,8 +67,8 @@ class SqliteStore:
         if not 0 < lease_ttl_s < float("inf"):
             raise CallerError(f"lease_ttl_s must be a positive number of seconds, not {lease_ttl_s}.")
         where = Path(path)
-        connection = await trio.to_thread.run_sync(partial(schema.open_writer, where, create=create))
-        store = cls(where, connection, lease_ttl_s)
+        connection, files = await trio.to_thread.run_sync(partial(schema.open_writer, where, create=create))
+        store = cls(where, connection, files, lease_ttl_s)
         try:
             yield store
         finally:
@@ -223,15 +225,18 @@ class SqliteStore:
             raise StoreUnavailable(f"{self.location}: this store is closed. Open it again.")
 
         def work() -> T:
+            self._files.check()
             try:
                 connection = self._idle.pop()  # asking first would race with the other reading threads
             except IndexError:
                 connection = schema.open_reader(self._path)
             try:
                 with schema.transaction(connection, "BEGIN"):
-                    return queries.run(connection, plan())
+                    result = queries.run(connection, plan())
             finally:
                 self._idle.append(connection)
+            self._files.check()  # not before, for a connection that was opened by name just now
+            return result
 
         try:
             return await trio.to_thread.run_sync(work, limiter=self._limiter)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Self
 
 import trio
 
@@ -82,11 +82,11 @@ class Watch:
                     waiter.wake()
 
     def close(self, reason: str) -> None:
-        """Make every wait raise StoreUnavailable, those to come included."""
-        self.closed = reason
+        """Make every wait raise StoreUnavailable, those to come included. The first reason stays."""
+        self.closed = self.closed or reason
         for waiters in self._waiters.values():
             for waiter in waiters:
-                waiter.wake(reason)
+                waiter.wake(self.closed)
 
     async def wait(self, what: What, session_id: str, after: int, newest: Callable[[], Awaitable[int]]) -> None:
         """Return once `newest()` is above `after`."""
@@ -101,15 +101,15 @@ class Reads(Protocol):
     def __call__(self, session_id: str, *, after: int, limit: int) -> Awaitable[list[Record]]: ...
 
 
-class Follower:
+class Following:
     """Committed records for ever, each once, in order. Holds nothing in between, so it may be left anywhere."""
 
-    def __init__(self, watch: Watch, read: Reads, session_id: str, after: int) -> None:
-        self._watch, self._read, self._session_id, self._after = watch, read, session_id, after
+    def __init__(self, after: int) -> None:
+        self._after = after
         self._ready: deque[Record] = deque()
         self._closed = False
 
-    def __aiter__(self) -> Follower:
+    def __aiter__(self) -> Self:
         """Itself: a follower is one pass."""
         return self
 
@@ -118,15 +118,31 @@ class Follower:
         if self._closed:
             raise StopAsyncIteration
         while not self._ready:
-            with self._watch.waiting("log", self._session_id, self._after) as waiter:
-                self._ready.extend(await self._read(self._session_id, after=self._after, limit=FOLLOW_RECORDS))
-                if not self._ready:
-                    await waiter.wait()
+            self._ready.extend(await self._more(self._after))
         record = self._ready.popleft()
         self._after = record.seq
         return record
+
+    async def _more(self, after: int) -> list[Record]:
+        """What is committed after `after`; when that is nothing, not before there may be something."""
+        raise NotImplementedError
 
     async def aclose(self) -> None:
         """End the iteration. Not necessary."""
         self._closed = True
         self._ready.clear()
+
+
+class Follower(Following):
+    """Follows a log of a store of this trio run."""
+
+    def __init__(self, watch: Watch, read: Reads, session_id: str, after: int) -> None:
+        super().__init__(after)
+        self._watch, self._read, self._session_id = watch, read, session_id
+
+    async def _more(self, after: int) -> list[Record]:
+        with self._watch.waiting("log", self._session_id, after) as waiter:
+            records = await self._read(self._session_id, after=after, limit=FOLLOW_RECORDS)
+            if not records:
+                await waiter.wait()
+        return records

@@ -21,6 +21,7 @@ from typing import Any, Generic, TypeVar
 
 import trio
 
+from store.files import OpenFiles
 from store.records import StoreUnavailable
 from store.schema import unavailable
 from store.watch import Change, Watch
@@ -54,8 +55,9 @@ class _Request(Generic[T]):
 class Writer:
     """Runs pieces of work in batches on its own thread. Made, used and closed in one trio run."""
 
-    def __init__(self, connection: sqlite3.Connection, location: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, files: OpenFiles, location: str) -> None:
         self._connection = connection
+        self._files = files
         self._location = location
         self._token = trio.lowlevel.current_trio_token()
         self._queue: queue.SimpleQueue[_Request[Any] | None] = queue.SimpleQueue()
@@ -103,7 +105,7 @@ class Writer:
         finally:
             # Also after an error of our own: a waiter must hear of it, not wait for ever.
             self._closing = True
-            self._connection.close()
+            self._files.close(self._connection)
             self._tell(self._fail_rest)
 
     def _serve(self) -> None:
@@ -149,12 +151,19 @@ class Writer:
         """Run a batch as one transaction. Afterwards every request has its result, durable, or its error."""
         connection = self._connection
         try:
+            self._files.check_whole(connection)
             connection.execute("BEGIN IMMEDIATE")
             alone = len(batch) == 1
             for request in batch:
                 self._attempt(request, alone=alone)
             # With nothing to keep, a rollback saves the disk's turn.
             connection.execute("ROLLBACK" if all(request.error for request in batch) else "COMMIT")
+            # Asked again, because what went into a file that had just been removed is not to be acknowledged.
+            self._files.check_whole(connection)
+        except StoreUnavailable as refusal:
+            for request in batch:
+                request.error = request.error or StoreUnavailable(str(refusal))
+            self._tell(self.watch.close, str(refusal))
         except sqlite3.Error as error:
             with suppress(sqlite3.Error):  # refused by the same broken disk: the next BEGIN will say so
                 if connection.in_transaction:
@@ -210,6 +219,7 @@ class Writer:
     def _look_for_foreign_commits(self) -> None:
         """Tell the waiters what other processes have committed. Costs as much as there is new, however many wait."""
         try:
+            self._files.check_whole(self._connection)
             (version,) = self._connection.execute("PRAGMA data_version").fetchone()
             if version == self._data_version:
                 return
@@ -226,6 +236,9 @@ class Writer:
                 if rows:
                     setattr(self, cursor, max(row[2] for row in rows))
                 changes += [(what, row[0].decode(errors="replace"), row[1]) for row in rows]  # type: ignore[misc]
+        except StoreUnavailable as refusal:
+            self._tell(self.watch.close, str(refusal))
+            return
         except sqlite3.Error:
             return  # busy or damaged: the next look, or the next read, tells
         self._data_version = version

@@ -1,0 +1,129 @@
+"""The files that an open store is made of, and whether they are still those that were opened.
+
+Belongs here: noticing that the database, its write-ahead log or the log's index was removed, replaced or cut short.
+Must not know: what is read from them or written to them.
+
+SQLite goes on in the files that it has open, wherever their names lead by now: an append would be acknowledged that
+nobody who opens the store ever finds. The index is mapped into memory, and touching a page of it that was cut off is
+SIGBUS, which ends the process without a word. So the files are looked at around every commit and every read; that takes
+some microseconds. After the first refusal everything is refused: nobody knows what became of the log meanwhile.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NoReturn
+
+import msgspec
+
+from store.records import StoreUnavailable
+
+_DATABASE: Final = ""
+_LOG: Final = "-wal"
+_INDEX: Final = "-shm"
+_NAMES: Final = {_DATABASE: "the store file", _LOG: "its write-ahead log", _INDEX: "the index of its write-ahead log"}
+
+_LOG_HEADER_BYTES: Final = 32
+_FRAME_HEADER_BYTES: Final = 24
+
+
+class _File(msgspec.Struct):
+    """One file as it was opened, and the size that it had at the last look."""
+
+    path: Path
+    device: int
+    inode: int
+    size: int
+
+
+class OpenFiles:
+    """The files behind one store's connections. Made before the first connection, so that nothing slips in between."""
+
+    def __init__(self, path: Path) -> None:
+        self._location = str(path)
+        self._files: dict[str, _File] = {}
+        self._refusal: str | None = None
+        self._add(_DATABASE, path.absolute())
+
+    def opened(self) -> None:
+        """Take note of the write-ahead log and its index. Called once a connection has read from the database.
+
+        They stay as they are from then on: only the last connection that is closed removes them.
+        """
+        # Beside the database itself, where its own name is a link. A store that cannot be written may have neither.
+        real = self._files[_DATABASE].path.resolve()
+        for kind in (_LOG, _INDEX):
+            with suppress(FileNotFoundError):
+                self._add(kind, Path(f"{real}{kind}"))
+
+    def _add(self, kind: str, path: Path) -> None:
+        found = path.stat()
+        self._files[kind] = _File(path, found.st_dev, found.st_ino, found.st_size)
+
+    def check(self) -> None:
+        """Raise StoreUnavailable when a file is not the one that was opened, now or at any time before."""
+        self._look()
+
+    def check_whole(self, connection: sqlite3.Connection) -> None:
+        """`check`, and also that the database and its log were not cut short, as far as SQLite knows their lengths.
+
+        connection: one of the store's, outside a transaction.
+        """
+        for kind, size in self._look():
+            self._files[kind].size, before = size, self._files[kind].size
+            if size < before and not self._holds_all(connection, kind, size):
+                self._refuse(kind, "cut short")
+
+    def _look(self) -> list[tuple[str, int]]:
+        """The size of each file. Raises as `check`."""
+        if self._refusal is not None:
+            raise StoreUnavailable(self._refusal)
+        sizes = []
+        for kind, file in self._files.items():
+            try:
+                found = file.path.stat()
+            except OSError:
+                self._refuse(kind, "removed or replaced")
+            if found.st_ino != file.inode or found.st_dev != file.device:
+                self._refuse(kind, "removed or replaced")
+            if kind == _INDEX and found.st_size < file.size:
+                self._refuse(kind, "cut short")
+            sizes.append((kind, found.st_size))
+        return sizes
+
+    def _holds_all(self, connection: sqlite3.Connection, kind: str, size: int) -> bool:
+        """Whether a file that has become smaller is large enough: VACUUM and a checkpoint may shrink it rightly."""
+        try:
+            (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+            if kind == _DATABASE:
+                (pages,) = connection.execute("PRAGMA page_count").fetchone()
+                needed = pages * page_bytes
+            else:
+                _, frames, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+                needed = _LOG_HEADER_BYTES + frames * (page_bytes + _FRAME_HEADER_BYTES) if frames > 0 else 0
+        except sqlite3.Error:
+            return False
+        return bool(size >= needed)
+
+    def _refuse(self, kind: str, what: str) -> NoReturn:
+        self._refusal = (
+            f"{self._location}: {_NAMES[kind]} was {what} while it was open. "
+            "Nothing more is read or written. Put back what was there, then open it again."
+        )
+        raise StoreUnavailable(self._refusal)
+
+    def close(self, connection: sqlite3.Connection) -> None:
+        """Close the connection that writes, or leave it open for ever when the files are not those it opened.
+
+        Closing it would copy its log into the database and remove the log, by names that now mean other files.
+        """
+        try:
+            self.check_whole(connection)
+        except StoreUnavailable:
+            # One reference too many, so that not even the interpreter's end closes it. The kernel does, without a copy.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+        else:
+            connection.close()
