@@ -67,6 +67,7 @@ class Coordinator:
         self._updates: deque[Update] = deque()
         self._turn: TurnTask | None = None
         self._asked: set[str] = set()
+        self._cancelled = False
         self._blobs: dict[str, bytes] = {}
 
     @property
@@ -117,6 +118,9 @@ class Coordinator:
             await self._take_all(draft)
             effects, wait = self._plan(draft)
             await self.journal.commit(draft)
+            if self._cancelled and not self.state.pending:
+                self._cancelled = False
+                effects.append(self._group.end_strays)
             if effects:
                 await self._act(effects)
                 continue
@@ -183,6 +187,7 @@ class Coordinator:
                 kept.append(stored)
             else:
                 draft.add(ev.InputAccepted(stored.input_id, entry.source, entry.content))
+                self._cancelled |= isinstance(entry.content, ev.Cancel)
         self._inbox = kept
 
     # --- deciding and recording

@@ -43,6 +43,7 @@ CANCEL_GRACE_S: Final = 5.0
 
 OnProgress = Callable[[Progress], None]
 Admit = Callable[[], Awaitable[None]]
+EndStrays = Callable[[Sequence[Path]], Awaitable[None]]
 FindHandler = Callable[[str, int], tuple[Handler, Slots]]
 
 
@@ -131,12 +132,14 @@ class OperationGroup:
         on_progress: OnProgress | None,
         admit: Admit | None,
         find: FindHandler,
+        end_strays: EndStrays,
         nursery: trio.Nursery,
         cancel_grace_s: float,
     ) -> None:
         self.folder, self.functions, self.on_progress = folder, functions, on_progress
         self.updates = updates
         self._admit = admit
+        self._end_strays = end_strays
         self._find, self._nursery, self._cancel_grace_s = find, nursery, cancel_grace_s
         self._works: dict[str, _Work] = {}
         self.closing = False
@@ -178,10 +181,10 @@ class OperationGroup:
             if work is None or work.reason is not None:
                 continue
             work.reason = reason
+            if work.fresh and not work.begun.is_set():
+                work.end(Ended(Status.CANCELLED, {"reason": reason}, seconds=0.0))
+                continue
             if work.ticket is not None and not work.ticket.granted:
-                if work.fresh:
-                    work.end(Ended(Status.CANCELLED, {"reason": reason}, seconds=0.0))
-                    continue
                 # Only its handler can tell whether a predecessor had begun it.
                 work.ticket.insist()
             if work.operation.status is Status.READY:
@@ -189,6 +192,23 @@ class OperationGroup:
             if work.operation.status is Status.RUNNING:
                 work.emit(Update(operation_id, Status.CANCELLING))
             self._nursery.start_soon(self._stop, work)
+
+    def end_strays(self) -> None:
+        """End what operations that have ended left running, those of predecessors too; returns at once.
+
+        Leaving the group does not cut it short but waits for it, within the grace.
+        """
+        self._nursery.start_soon(self._sweep)
+
+    async def _sweep(self) -> None:
+        with trio.move_on_after(self._cancel_grace_s, shield=True):
+            try:
+                # Listed first, and only then compared: what begins meanwhile is not in the list.
+                folders = await trio.to_thread.run_sync(_folders_in, self.folder)
+                here = {work.folder for work in self._works.values()}
+                await self._end_strays([folder for folder in folders if folder not in here])
+            except Exception as error:  # noqa: BLE001  (nothing of what goes on depends on it)
+                log.warning("not all that operations left running was ended: %s", error_text(error))
 
     # --- one operation
 
@@ -313,7 +333,7 @@ class OperationGroup:
         """The work has ended: nobody finds it here any more."""
         self._works.pop(work.operation.id, None)
         work.ended.set()
-        if work.ticket is not None and not work.ticket.granted:
+        if work.ticket is not None and not work.begun.is_set():
             work.ticket.give_back()
             work.scope.cancel()
         self._settled(work)
@@ -331,6 +351,13 @@ class OperationGroup:
     def _renew_mark(self) -> None:
         if not self._doubtful:
             self._mark.renew()
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    try:
+        return [path for path in folder.iterdir() if path.is_dir()]
+    except OSError:  # it is made by the first operation that needs one
+        return []
 
 
 def folder_name(of: str) -> str:

@@ -178,6 +178,8 @@ class Handler(Protocol):
     it ended. Where `cancel` returns False, the manager cancels the task itself and records cancelled.
     A handler with a true attribute `enforces_timeout` ends work that is over its time itself; for others the manager
     cancels the task and records failed.
+    One with a method `async end_strays(folders)` ends what operations that have ended left running; it is called with
+    the folders of all ended operations of an owner, of whatever type, and finds its own by what lies there.
     `recover` is called instead of `start` for an operation that the log shows as not ended: re-attach, restart
     when idempotent, or end as unknown.
     """

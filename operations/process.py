@@ -39,7 +39,7 @@ import msgspec
 import trio
 
 from operations.boot import boot_id, uptime_s
-from operations.process_table import MARK, Family, Process, Scanner, is_alive, look_up, open_pidfd, send
+from operations.process_table import MARK, Family, Process, Row, Scanner, is_alive, look_up, marks_of, open_pidfd, send
 
 SEGMENT_BYTES: Final = 8 * 1024 * 1024
 HEAD_SEGMENTS: Final = 4
@@ -343,6 +343,27 @@ async def end(traces: Traces, scanner: Scanner, supervisor: Watched | None) -> l
         if supervisor is not None:
             await supervisor.wait()
     return members
+
+
+async def end_strays(folders: Sequence[Path], scanner: Scanner) -> None:
+    """End what the commands of these folders, which have ended, left running."""
+    rows = await scanner.rows()
+    left = await trio.to_thread.run_sync(_with_strays, folders, rows)
+    async with trio.open_nursery() as nursery:
+        for traces in left:
+            nursery.start_soon(end, traces, scanner, None)
+
+
+def _with_strays(folders: Sequence[Path], rows: Sequence[Row]) -> list[Traces]:
+    """Those that may have some: of thousands of commands only a few have, and each look at one costs a scan."""
+    marks = {mark for row in rows for mark in marks_of(row.process.pid)}
+    numbers = {number for row in rows for number in (row.group, row.session)}
+    found = []
+    for traces in map(Traces, folders):
+        leader = traces.process("command")
+        if traces.mark in marks or (leader is not None and leader.pid in numbers):
+            found.append(traces)
+    return found
 
 
 def _signal_group(leader: Process | None, number: signal.Signals) -> None:

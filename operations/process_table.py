@@ -97,12 +97,13 @@ class Family(msgspec.Struct, frozen=True):
         for row in rows:
             if row.process.began < first:
                 continue
-            if (number and number in (row.session, row.group)) or self.mark in _marks(row.process.pid):
+            if (number and number in (row.session, row.group)) or self.mark in marks_of(row.process.pid):
                 found.append(row.process)
         return found
 
 
-def _marks(pid: int) -> list[str]:
+def marks_of(pid: int) -> list[str]:
+    """The marks in the environment that the process was started with, outermost first."""
     start = MARK.encode() + b"="
     for variable in _read(f"/proc/{pid}/environ", ENVIRON_BYTES).split(b"\0"):
         if variable.startswith(start):

@@ -98,7 +98,8 @@ def _notes(result: Mapping[str, Any], output: str) -> list[str]:
     if result.get("lost_output"):
         notes.append("[some output was lost: it could not be written]")
     if strays := result.get("strays"):
-        notes.append(f"[still running, left behind by the command: process {', '.join(map(str, strays))}]")
+        named, told = ", ".join(map(str, strays)), " ".join(map(str, strays))
+        notes.append(f"[still running, left behind by the command: process {named}; to end it: kill {told}]")
     return notes
 
 

@@ -19,7 +19,8 @@ import contextlib
 import math
 import os
 import signal
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -110,6 +111,10 @@ class ShellHandler:
             run.wanted = True
             run.waiting.cancel()
         return True
+
+    async def end_strays(self, folders: Sequence[Path]) -> None:
+        """End what the commands of these folders left running when they ended."""
+        await process.end_strays(folders, self._scanner)
 
     async def _registered(
         self,

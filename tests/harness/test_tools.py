@@ -99,7 +99,7 @@ def ended(status: Status, seconds: float | None = 0.5, **result: Any) -> Operati
             ended(Status.COMPLETED, exit_status=0, output="x", strays=[12, 13], truncated=True, output_path="/o"),
             "ok",
             "exit status 0 (0.50 s)\n\nx\n[the full output is in /o]\n"
-            "[still running, left behind by the command: process 12, 13]",
+            "[still running, left behind by the command: process 12, 13; to end it: kill 12 13]",
         ),
     ],
 )

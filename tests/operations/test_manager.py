@@ -141,11 +141,14 @@ async def test_cancelling_one_that_waits_never_begins_it(tmp_path: Path) -> None
         assert handler.asked == []
 
 
-async def test_cancelling_before_the_task_had_a_turn_still_ends(tmp_path: Path) -> None:
-    async with group_of(tmp_path, handlers=[Held()]) as group:
+async def test_cancelling_before_the_task_had_a_turn_never_begins_it(tmp_path: Path) -> None:
+    handler = Held()
+    async with group_of(tmp_path, handlers=[handler]) as group:
         group.start(held("a"))
         group.cancel(["a"], "at once")
-        assert await statuses(group, "a") == list(CANCEL)
+        assert await statuses(group, "a") == ["cancelled"]
+        await settled()
+        assert handler.begun == []
 
 
 async def test_work_that_ends_first_wins_the_race_against_its_cancellation(tmp_path: Path) -> None:
