@@ -189,10 +189,11 @@ class Runner(Protocol):
 
 
 class SqliteLease:
-    """A held lease of a SqliteStore. Made by `SqliteStore.acquire`."""
+    """A held lease of a SqliteStore. Made by `SqliteStore.acquire`, which is told through `on_lost` of its end."""
 
-    def __init__(self, run: Runner, session_id: str, mine: Holding) -> None:
+    def __init__(self, run: Runner, session_id: str, mine: Holding, on_lost: Callable[[SqliteLease], object]) -> None:
         self._run = run
+        self._on_lost = on_lost
         self._session_id = session_id
         self.holding = mine
         self._renewed_boottime_s = mine.renewed_boottime_s
@@ -221,8 +222,9 @@ class SqliteLease:
         return max(0.0, self._renewed_boottime_s + self.holding.ttl_s - boottime_s())
 
     def lose(self) -> None:
-        """Remember that another holder has it, so that `valid_for_s` is 0 from now on."""
+        """Remember that it is held no longer, so that `valid_for_s` is 0 from now on."""
         self._lost = True
+        self._on_lost(self)
 
     async def renew(self) -> None:
         """Extend the lease. Raises StaleWriter when another holder has taken over, StoreUnavailable."""

@@ -48,7 +48,7 @@ class SqliteStore:
         self._files = files
         self._lease_ttl_s = lease_ttl_s
         self._writer = Writer(connection, files, str(path))
-        self._leases: dict[str, lease.SqliteLease] = {}
+        self._leases: set[lease.SqliteLease] = set()
         self._idle: list[sqlite3.Connection] = []
         self._limiter = trio.CapacityLimiter(READERS)
         self._closed = False
@@ -82,7 +82,7 @@ class SqliteStore:
     async def aclose(self) -> None:
         """Release the leases, finish what was queued and close the file. Doing it twice is doing it once."""
         with trio.CancelScope(shield=True):
-            for held in list(self._leases.values()):
+            for held in list(self._leases):
                 try:
                     await held.release()
                 except StoreUnavailable:
@@ -129,8 +129,8 @@ class SqliteStore:
         """Take the session's lease. `holder` says for people what wants it. Raises SessionBusy, UnknownSession."""
         ttl_s = self._lease_ttl_s
         mine = await self._writer.run(lambda connection: lease.acquire(connection, session_id, holder, ttl_s))
-        held = lease.SqliteLease(self._writer.run, session_id, mine)
-        self._leases[session_id] = held
+        held = lease.SqliteLease(self._writer.run, session_id, mine, self._leases.discard)
+        self._leases.add(held)
         return held
 
     async def append(self, lease: Lease, records: Sequence[NewRecord], *, expected_seq: int) -> list[Record]:

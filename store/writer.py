@@ -115,6 +115,7 @@ class Writer:
             if batch:
                 self._commit(batch)
                 self._tell(self._deliver, batch)
+                batch = []  # its callers' records and errors are not to stay until somebody writes again
             elif told and self._closing:
                 return
             if self.watch.active and time.monotonic() >= next_poll:

@@ -1,13 +1,18 @@
-"""When a holder counts as gone: a table, with clocks and processes given."""
+"""When a holder counts as gone: a table, with clocks and processes given. And what a store remembers of it."""
 
+import gc
 import os
 import subprocess
 import time
+import weakref
 
 import msgspec
 import pytest
 
+from store import SqliteStore, StaleWriter
 from store.lease import Holding, Place, here, left_s, process_started
+from store.testing import events
+from tests.store.helpers import eventually
 
 PLACE = Place(host="h", machine="m", boot_id="boot", namespace="ns")
 HELD = Holding(
@@ -64,3 +69,26 @@ def test_this_place_is_known():
     assert here().boot_id
     assert here().namespace
     assert here() == here()
+
+
+async def test_a_store_forgets_leases_that_are_held_no_longer(tmp_path):
+    async with SqliteStore.open(tmp_path / "s.db") as store:
+        for number in range(4):
+            await store.create(f"s{number}", events(1), created_at="", title="")
+        released, taken_over, stale, held = [await store.acquire(f"s{number}") for number in range(4)]
+        await store.write(lambda connection: connection.execute("UPDATE leases SET epoch = 9 WHERE session_id != 's3'"))
+        await released.release()
+        with pytest.raises(StaleWriter):
+            await taken_over.renew()
+        with pytest.raises(StaleWriter):
+            await store.append(stale, events(1, first=2), expected_seq=1)
+        known = [weakref.ref(lease) for lease in (released, taken_over, stale, held)]
+        del released, taken_over, stale, held
+
+        async def forgotten():  # the writing thread lets go of its last batch a moment after it has told of it
+            gc.collect()
+            return [lease() is None for lease in known] == [True, True, True, False]
+
+        await eventually(forgotten)
+    async with SqliteStore.open(tmp_path / "s.db") as store:
+        assert (await store.session("s3")).holder is None, "what was held is released on closing"
