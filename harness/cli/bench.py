@@ -7,16 +7,22 @@ Must not know: what is measured.
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
+from harness.cli.faults import Mistake
 from harness.cli.options import out
 
 
 @click.group(name="bench")
 def command() -> None:
-    """Benchmarks of the turn rules. They run from a checkout or an unpacked source distribution."""
+    """Benchmarks of the turn rules. They need a checkout of the source, or an unpacked source distribution.
+
+    Example: turnlog bench turns --seeds 1
+    """
 
 
 @command.command()
@@ -27,13 +33,23 @@ def command() -> None:
 )
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Write turns against wall-clock as SVG.")
 def turns(seeds: int, first: int, json_file: Path | None, plot: Path | None) -> None:
-    """Turns, characters, cost and time of the same tasks under different loops, in virtual time."""
-    try:
-        bench = importlib.import_module("bench.turns")
-    except ModuleNotFoundError as error:
-        if error.name not in ("bench", "bench.turns"):
-            raise
-        raise click.ClickException(
-            "the benchmarks are not installed with the package. Run this in a checkout of the source."
-        ) from error
+    """Turns, characters, cost and time of the same tasks under different loops, in virtual time.
+
+    Example: turnlog bench turns --seeds 1 --plot turns.svg
+    """
+    bench = _benchmarks("bench.turns")
     bench.run(bench.Options(seeds, first, json_file, plot), out)
+
+
+def _benchmarks(name: str) -> Any:
+    """The module, also from the checkout that is the current folder. Raises Mistake where there is none."""
+    if Path(*name.split(".")).with_suffix(".py").is_file():
+        sys.path.append(str(Path.cwd()))  # behind everything installed, which it must not replace
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name not in (name, name.partition(".")[0]):
+            raise
+        raise Mistake(
+            "the benchmarks are not installed with the package. Run this in the folder of a checkout of the source."
+        ) from error

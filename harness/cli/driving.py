@@ -22,12 +22,15 @@ from harness.cli.faults import INTERRUPTED, OK, say
 from harness.cli.places import Place, make_folder, open_at
 from harness.cli.shown import Shown
 from harness.cli.stopping import Stop
-from harness.cli.views import View
+from harness.cli.views import FooterLine, View
 from harness.session import Session
 
 
 class Errand(msgspec.Struct, frozen=True):
-    """What to do. session: the beginning of an id, or None for a new session. prompt: None to go on."""
+    """What to do. session: the beginning of an id, or None for a new session. prompt: None to go on.
+
+    more: lines that the ending shows below its own.
+    """
 
     place: Place
     session: str | None = None
@@ -37,6 +40,7 @@ class Errand(msgspec.Struct, frozen=True):
     instructions: str = ""
     limits: ev.Limits = ev.Limits()
     title: str = ""
+    more: tuple[FooterLine, ...] = ()
 
 
 def drive(errand: Errand, view: View) -> int:
@@ -111,7 +115,7 @@ async def _carry_out(session: Session, length: int, errand: Errand, view: View, 
         if run is None:
             return OK
         log = [logged async for logged in session.events()]
-        view.end(session.id, result, ending.footer(session, result, log, errand.place))
+        view.end(session.id, result, [*ending.footer(session, result, log, errand.place), *errand.more])
     status, reason = ending.judged(session.state, result, log, stopped=stop.asked)
     if reason:
         say(reason)

@@ -48,14 +48,16 @@ class Cli:
     """Runs `turnlog` in a workspace, with a state folder of its own."""
 
     def __init__(self, folder: Path) -> None:
-        self.workspace, self.state = folder / "work", folder / "state"
+        self.workspace, self.state, self.temporary = folder / "work", folder / "state", folder / "tmp"
         self.workspace.mkdir(parents=True)
+        self.temporary.mkdir()
         self._started: list[subprocess.Popen[bytes]] = []
         self.store = self.state / "turnlog" / "sessions.db"
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("TURNLOG_", "XDG_"))}
         for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "PYTHONPATH"):
             kept.pop(name, None)
-        self.env = {**kept, "XDG_STATE_HOME": str(self.state), "PYTHONPATH": str(ROOT), "TERM": "xterm-256color"}
+        ours = {"XDG_STATE_HOME": str(self.state), "TMPDIR": str(self.temporary), "PYTHONPATH": str(ROOT)}
+        self.env = {**kept, **ours, "TERM": "xterm-256color"}
 
     def start(self, *arguments: str, **env: str) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(

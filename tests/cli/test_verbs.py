@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections import Counter
 
 import trio
 
 import harness
-from tests.cli.cli import Cli, block, eventually, finish
+from tests.cli.cli import ROOT, Cli, block, eventually, finish
 
 
 def test_a_finished_session_is_listed_and_shown(finished: tuple[Cli, str]) -> None:
@@ -125,3 +127,36 @@ def test_the_demo_runs_and_compares_itself_with_a_loop_that_blocks(cli: Cli) -> 
     assert finished["seconds"] < sum(calls) * 0.8
     for verb in ("log", "turns", "fork", "check"):
         assert cli(verb, session_id).status == 0
+    (files,) = cli.temporary.glob("turnlog-demo-*")
+    assert f"files    {files}\nremove   rm -r {files}\n" in done.out
+
+
+def test_a_demo_that_cannot_begin_leaves_nothing(cli: Cli) -> None:
+    assert cli("demo", "--store", str(cli.workspace)).status == 1
+    assert list(cli.temporary.iterdir()) == []
+
+
+AS_INSTALLED = """
+import os, sys
+sys.path[:] = [path for path in sys.path if path and not os.path.exists(os.path.join(path, "bench", "turns.py"))]
+from harness.cli.app import run
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+def test_the_benchmarks_run_in_a_checkout_and_say_so_elsewhere(cli: Cli) -> None:
+    packages = cli.workspace / "site-packages"  # as a wheel has them: without what is beside them in a checkout
+    packages.mkdir()
+    for name in ("harness", "operations", "store"):
+        (packages / name).symlink_to(ROOT / name)
+
+    def bench() -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", AS_INSTALLED, "bench", "turns", "--seeds", "1"]
+        env = {**cli.env, "PYTHONPATH": str(packages)}
+        return subprocess.run(command, cwd=cli.workspace, env=env, capture_output=True, text=True, check=False)
+
+    elsewhere = bench()
+    assert elsewhere.returncode == 2 and "Run this in the folder of a checkout" in elsewhere.stderr
+    (cli.workspace / "bench").symlink_to(ROOT / "bench")
+    here = bench()
+    assert (here.returncode, here.stderr) == (0, "") and "polling" in here.stdout
