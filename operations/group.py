@@ -43,7 +43,7 @@ CANCEL_GRACE_S: Final = 5.0
 
 OnProgress = Callable[[Progress], None]
 Admit = Callable[[], Awaitable[None]]
-EndStrays = Callable[[Sequence[Path]], Awaitable[None]]
+Sweeper = Callable[[Sequence[Path]], Awaitable[None]]
 FindHandler = Callable[[str, int], tuple[Handler, Slots]]
 
 
@@ -132,14 +132,14 @@ class OperationGroup:
         on_progress: OnProgress | None,
         admit: Admit | None,
         find: FindHandler,
-        end_strays: EndStrays,
+        sweepers: Sequence[Sweeper],
         nursery: trio.Nursery,
         cancel_grace_s: float,
     ) -> None:
         self.folder, self.functions, self.on_progress = folder, functions, on_progress
         self.updates = updates
         self._admit = admit
-        self._end_strays = end_strays
+        self._sweepers = sweepers
         self._find, self._nursery, self._cancel_grace_s = find, nursery, cancel_grace_s
         self._works: dict[str, _Work] = {}
         self.closing = False
@@ -198,7 +198,8 @@ class OperationGroup:
 
         Leaving the group does not cut it short but waits for it, within the grace.
         """
-        self._nursery.start_soon(self._sweep)
+        if self._sweepers:
+            self._nursery.start_soon(self._sweep)
 
     async def _sweep(self) -> None:
         with trio.move_on_after(self._cancel_grace_s, shield=True):
@@ -206,7 +207,8 @@ class OperationGroup:
                 # Listed first, and only then compared: what begins meanwhile is not in the list.
                 folders = await trio.to_thread.run_sync(_folders_in, self.folder)
                 here = {work.folder for work in self._works.values()}
-                await self._end_strays([folder for folder in folders if folder not in here])
+                for end_strays in self._sweepers:
+                    await end_strays([folder for folder in folders if folder not in here])
             except Exception as error:  # noqa: BLE001  (nothing of what goes on depends on it)
                 log.warning("not all that operations left running was ended: %s", error_text(error))
 

@@ -7,7 +7,7 @@ Must not know: a single operation's life (`operations.group` does), or what owne
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,8 @@ class OperationManager:
             if type_ not in most:
                 raise ValueError(f"a limit for operations of type {type_!r}, but no handler. Register one.")
             most[type_] = limit
+        methods = [getattr(handler, "end_strays", None) for handler in self._handlers.values()]
+        self._sweepers = [method for method in methods if method is not None]
         self._slots = {type_: Slots(limit) for type_, limit in most.items()}
 
     @asynccontextmanager
@@ -82,7 +84,7 @@ class OperationManager:
                         on_progress=on_progress,
                         admit=admit,
                         find=self._find,
-                        end_strays=self._end_strays,
+                        sweepers=self._sweepers,
                         nursery=nursery,
                         cancel_grace_s=cancel_grace_s,
                     )
@@ -102,11 +104,6 @@ class OperationManager:
             return self._handlers[type_, version], self._slots[type_]
         except KeyError:
             raise UnknownOperationType(type_, version) from None
-
-    async def _end_strays(self, folders: Sequence[Path]) -> None:
-        for handler in self._handlers.values():
-            if (end_strays := getattr(handler, "end_strays", None)) is not None:
-                await end_strays(folders)
 
 
 async def _give_up_late(group: OperationGroup, closing: trio.Event, watching: trio.CancelScope, grace_s: float) -> None:

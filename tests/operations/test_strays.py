@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from pathlib import Path
@@ -134,11 +135,12 @@ async def test_a_sweep_that_fails_or_never_ends_holds_nothing_up(
                 await trio.sleep_forever()
             raise OSError("no process table")
 
-    with trio.fail_after(10):
+    with trio.fail_after(10), caplog.at_level(logging.WARNING, "turnlog.operations"):
         async with group_of(tmp_path / "none", handlers=[Failing()], cancel_grace_s=0.1) as group:
             group.end_strays()
             group.start(held("a"))
             await until(lambda: caplog.records)
+            await settled()
             assert drain(group) == [("a", Status.RUNNING)]
         (tmp_path / "some" / "op").mkdir(parents=True)
         async with group_of(tmp_path / "some", handlers=[Failing()], cancel_grace_s=0.1) as group:
