@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import trio
 
 from operations.handlers.files import NotReadable, read_plain
+from operations.handlers.reading import ReadingHandler
 from operations.image_formats import NotAnImage
 from operations.image_scaling import fitting
-from operations.operation import Context, Ended, Operation, Status
+from operations.operation import Ended, Status
 
 MAX_BYTES: Final = 20 * 1024 * 1024
 
@@ -33,44 +33,27 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cwd: str = "."
 
 
-class ImageHandler:
+class ImageHandler(ReadingHandler[Arguments]):
     """limit: files read at once."""
 
     type = "image"
-    version = 1
+    arguments = Arguments
 
-    def __init__(self, *, limit: int = 8) -> None:
-        self.limit = limit
-
-    async def start(self, operation: Operation, context: Context) -> Ended:
-        """Read it. Failed, with one line, for what cannot be an image."""
-        arguments = msgspec.convert(operation.spec.args, Arguments)
-        await context.running()
-        return await trio.to_thread.run_sync(_read, arguments, abandon_on_cancel=True)
-
-    async def cancel(self, operation: Operation) -> bool:
-        """The manager can cancel the task: a read leaves nothing behind."""
-        return False
-
-    async def recover(self, operation: Operation, context: Context) -> Ended:
-        """Read it again."""
-        return await self.start(operation, context)
-
-
-def _read(arguments: Arguments) -> Ended:
-    path = Path(arguments.cwd, arguments.path)
-    try:
-        data, found = fitting(read_plain(str(path), MAX_BYTES))
-    except NotReadable as error:
-        return Ended(Status.FAILED, {"error": str(error)})
-    except NotAnImage as error:
-        return Ended(Status.FAILED, {"error": f"{path}: {error}"})
-    result = {
-        "digest": hashlib.blake2b(data, digest_size=16).hexdigest(),
-        "media_type": found.media_type,
-        "width": found.width,
-        "height": found.height,
-        "size": len(data),
-        "name": path.name,
-    }
-    return Ended(Status.COMPLETED, result, blobs=(data,))
+    def read(self, arguments: Arguments) -> Ended:
+        """Failed, with one line, for what cannot be an image."""
+        path = Path(arguments.cwd, arguments.path)
+        try:
+            data, found = fitting(read_plain(str(path), MAX_BYTES))
+        except NotReadable as error:
+            return Ended(Status.FAILED, {"error": str(error)})
+        except NotAnImage as error:
+            return Ended(Status.FAILED, {"error": f"{path}: {error}"})
+        result = {
+            "digest": hashlib.blake2b(data, digest_size=16).hexdigest(),
+            "media_type": found.media_type,
+            "width": found.width,
+            "height": found.height,
+            "size": len(data),
+            "name": path.name,
+        }
+        return Ended(Status.COMPLETED, result, blobs=(data,))

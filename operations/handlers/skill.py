@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import trio
 
 from operations.handlers.files import NotReadable, read_plain
-from operations.operation import Context, Ended, Operation, Status
+from operations.handlers.reading import ReadingHandler
+from operations.operation import Ended, Status
 
 MAX_BYTES: Final = 4 * 1024 * 1024
 MAX_CHARS: Final = 100_000
@@ -34,47 +34,30 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     digest: str | None = None
 
 
-class SkillHandler:
+class SkillHandler(ReadingHandler[Arguments]):
     """limit: files read at once."""
 
     type = "skill"
-    version = 1
+    arguments = Arguments
 
-    def __init__(self, *, limit: int = 8) -> None:
-        self.limit = limit
-
-    async def start(self, operation: Operation, context: Context) -> Ended:
-        """Read it. Failed, with one line, when it is gone or no plain file."""
-        arguments = msgspec.convert(operation.spec.args, Arguments)
-        await context.running()
-        return await trio.to_thread.run_sync(_read, arguments, abandon_on_cancel=True)
-
-    async def cancel(self, operation: Operation) -> bool:
-        """The manager can cancel the task: a read leaves nothing behind."""
-        return False
-
-    async def recover(self, operation: Operation, context: Context) -> Ended:
-        """Read it again."""
-        return await self.start(operation, context)
-
-
-def _read(arguments: Arguments) -> Ended:
-    try:
-        data = read_plain(arguments.path, MAX_BYTES)
-    except NotReadable as error:
-        return Ended(Status.FAILED, {"error": f"skill {arguments.name!r} cannot be read: {error}"})
-    text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\0", "\u2400")
-    if len(text) > MAX_CHARS:
-        text = f"{text[:MAX_CHARS]}\n[... {len(text) - MAX_CHARS:,} characters left out; see {arguments.path} ...]"
-    folder = Path(arguments.path).parent
-    digest = hashlib.blake2b(data, digest_size=16).hexdigest()
-    result = {
-        "text": text,
-        "folder": str(folder),
-        "files": _names(folder),
-        "changed": arguments.digest is not None and arguments.digest != digest,
-    }
-    return Ended(Status.COMPLETED, result)
+    def read(self, arguments: Arguments) -> Ended:
+        """Failed, with one line, when it is gone or no plain file."""
+        try:
+            data = read_plain(arguments.path, MAX_BYTES)
+        except NotReadable as error:
+            return Ended(Status.FAILED, {"error": f"skill {arguments.name!r} cannot be read: {error}"})
+        text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\0", "\u2400")
+        if len(text) > MAX_CHARS:
+            text = f"{text[:MAX_CHARS]}\n[... {len(text) - MAX_CHARS:,} characters left out; see {arguments.path} ...]"
+        folder = Path(arguments.path).parent
+        digest = hashlib.blake2b(data, digest_size=16).hexdigest()
+        result = {
+            "text": text,
+            "folder": str(folder),
+            "files": _names(folder),
+            "changed": arguments.digest is not None and arguments.digest != digest,
+        }
+        return Ended(Status.COMPLETED, result)
 
 
 def _names(folder: Path) -> list[str]:
