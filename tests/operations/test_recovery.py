@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,11 @@ WAITS_FOR_GO = "echo x >> n.txt; while [ ! -e go ]; do sleep 0.02; done; echo y 
 
 
 @contextmanager
-def parent(folder: Path, id_: str, command: str) -> Iterator[subprocess.Popen[str]]:
-    """A process in a group of its own that has started the command."""
+def parent(folder: Path, commands: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """A process in a group of its own that has started these commands, by the ids of their operations."""
+    words = [word for pair in commands.items() for word in pair]
     started = subprocess.Popen(
-        [sys.executable, "-m", "tests.operations.parent", str(folder), id_, command],
+        [sys.executable, "-m", "tests.operations.parent", str(folder), *words],
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,
@@ -36,7 +37,7 @@ def parent(folder: Path, id_: str, command: str) -> Iterator[subprocess.Popen[st
     with started:
         try:
             assert started.stdout is not None
-            assert started.stdout.readline() == f"running {id_}\n"
+            assert {started.stdout.readline() for _ in commands} == {f"running {id_}\n" for id_ in commands}
             yield started
         finally:
             kill(started)
@@ -51,7 +52,7 @@ def kill(started: subprocess.Popen[str]) -> None:
 
 def started_and_killed(folder: Path, command: str, ready: str = "n.txt") -> process.Traces:
     """The command runs, was begun by a process that is dead, and has written its first file."""
-    with parent(folder, "op", command) as started:
+    with parent(folder, {"op": command}) as started:
         while not (folder / ready).exists():
             assert started.poll() is None
         kill(started)
@@ -84,6 +85,27 @@ async def test_a_command_that_still_runs_is_taken_up_again(tmp_path: Path, statu
         end = (await ends(group, "op"))["op"]
     assert (end.status, result(end)["exit_status"], result(end)["output"]) == (Status.COMPLETED, 3, "out\n")
     assert read(tmp_path / "n.txt") == "x\ny\n"
+
+
+async def test_fifty_commands_are_all_taken_up_again(tmp_path: Path) -> None:
+    commands = {f"op{number}": WAITS_FOR_GO.replace("echo out", f"echo out {number}") for number in range(50)}
+    with parent(tmp_path, commands) as started:
+        await until(lambda: read(tmp_path / "n.txt").count("x\n") == len(commands))
+        kill(started)
+    async with group_of(tmp_path / "operations") as group:
+        group.recover([shell(id_, command, tmp_path, status=Status.RUNNING) for id_, command in commands.items()])
+        for _ in commands:
+            taken_up = await group.updates.receive()
+            claim = process.Traces(tmp_path / "operations" / taken_up.operation_id).claim()
+            assert claim is not None and not gone(claim.supervisor.pid)
+            assert taken_up.checkpoint == {"pid": claim.supervisor.pid, "began": claim.supervisor.began}
+        (tmp_path / "go").touch()
+        found = await ends(group, *commands)
+    for number in range(50):
+        end = found[f"op{number}"]
+        assert (end.status, result(end)["exit_status"]) == (Status.COMPLETED, 3)
+        assert result(end)["output"] == f"out {number}\n"
+    assert sorted(read(tmp_path / "n.txt").split()) == ["x"] * 50 + ["y"] * 50
 
 
 @pytest.mark.parametrize("status", [Status.READY, Status.RUNNING, Status.CANCELLING])
