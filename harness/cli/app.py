@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 import click
@@ -87,6 +88,7 @@ def turnlog() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Carry out one command line and return its exit status. Nothing is raised, whatever happens."""
+    _open_missing_streams()
     for stream in (sys.stdout, sys.stderr):
         if (reconfigure := getattr(stream, "reconfigure", None)) is not None:
             reconfigure(errors="replace")  # a terminal that lacks a character is no reason to lose an answer
@@ -96,6 +98,16 @@ def run(arguments: Sequence[str]) -> int:
     except BaseException as error:  # noqa: BLE001  (the boundary: a user sees one line, never a traceback)
         return _failed(error)
     return status
+
+
+def _open_missing_streams() -> None:
+    """A stream that our caller has closed (`>&-`) is an empty one: reading finds the end, and what is said is lost.
+
+    In the order of their numbers, so that each gets its own back, and no file of ours is taken for one of them.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115  (open to the end of the process)
 
 
 def _status_of(returned: Any) -> int:

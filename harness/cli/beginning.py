@@ -18,6 +18,7 @@ from harness.cli.faults import Failure, Mistake
 from harness.cli.inputs import waiting_inputs
 from harness.cli.places import Place
 from harness.cli.shown import Shown
+from harness.cli.stopping import is_stopping
 from harness.cli.views import View
 from harness.session import Run, Session
 
@@ -43,7 +44,7 @@ class Beginning:
         session = self._session
         if self._length:
             await self._take_up_inbox()
-            await self._shown.until(lambda: not self._stopping)
+            await self._shown.until(lambda: not is_stopping(session.state))
         if session.current_run is None:
             try:
                 # A new session has its limits already; an old one gets them for this run.
@@ -94,17 +95,12 @@ class Beginning:
         if limits != ev.Limits():
             self._view.note("--limit is for new runs: this one keeps the limits that it has")
 
-    @property
-    def _stopping(self) -> bool:
-        state = self._session.state
-        return state.cancel_idle or (state.run is not None and state.run.stop is not None)
-
     async def _take_up_inbox(self) -> bool:
         """Wait until what was sent while nobody had the session open is accepted. Whether there was anything."""
         session = self._session
         sent = await waiting_inputs(session.store, session.id, ())
         # A message waits for the end of a run that is being stopped, which may take its commands some time.
-        await self._soon(lambda: self._stopping or all(each in session.state.accepted for each in sent))
+        await self._soon(lambda: is_stopping(session.state) or all(each in session.state.accepted for each in sent))
         return any(session.state.accepted.get(each, self._length + 1) > self._length for each in sent)
 
     async def _soon(self, condition: Callable[[], bool]) -> None:

@@ -107,7 +107,7 @@ async def _carry_out(session: Session, length: int, errand: Errand, view: View, 
                 run = await beginning.with_prompt(errand.prompt, errand.limits)
             if run is not None:
                 nursery.start_soon(stop.interrupt_when_asked, run, view)
-                nursery.start_soon(stop.cancel_when_asked, session, view)
+                nursery.start_soon(stop.cancel_when_asked, session, view, shown)
                 result = await run.result()
                 await shown.until(lambda: shown.seq >= session.state.runs[run.id].last_seq)
                 await stop.settle(session, view, shown)

@@ -74,10 +74,10 @@ class LiveView(TimelineView):
             # Links are spelled out: a terminal link could hide where it leads.
             self._console.print(Markdown(words.tame(result.text), hyperlinks=False))
             self._console.print()
-        grid = Table.grid(padding=(0, 2))
+        width = max((len(line.name) for line in footer), default=0)
         for line in footer:
-            grid.add_row(Text(line.name, style="dim"), Text(line.text))
-        self._console.print(grid)
+            # The terminal breaks what is too long, so that a command is copied as one line.
+            self._console.print(Text.assemble((line.name.ljust(width), "dim"), "  ", line.text), soft_wrap=True)
 
     # --- drawing
 

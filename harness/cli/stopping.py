@@ -12,10 +12,13 @@ from typing import Final
 
 import trio
 
+import harness
+from harness import events as ev
 from harness.cli import words
 from harness.cli.shown import Shown
 from harness.cli.views import View
 from harness.session import Run, Session
+from harness.state import SessionState
 
 SECOND_S: Final = 3.0
 """Seconds that an interrupted command waits for a second Ctrl-C while calls are pending."""
@@ -58,12 +61,13 @@ class Stop:
             view.note("interrupting the run; commands go on (Ctrl-C again cancels them)")
             await run.interrupt("Ctrl-C" if not self._terminated else "SIGTERM")
 
-    async def cancel_when_asked(self, session: Session, view: View) -> None:
-        """On the second: end the commands too."""
+    async def cancel_when_asked(self, session: Session, view: View, shown: Shown) -> None:
+        """On the second: end the commands too. Said once it is durable: a third one then leaves nothing undone."""
         await self._second.wait()
-        pending = len(session.state.pending)
-        view.note(f"cancelling {words.counted(pending, 'call')} (Ctrl-C again leaves at once)")
-        await session.cancel("Ctrl-C")
+        pending = words.counted(len(session.state.pending), "call")
+        request = await harness.submit(session.store, session.id, ev.Cancel("Ctrl-C"))
+        view.note(f"cancelling {pending} (Ctrl-C again leaves at once)")
+        await shown.until(lambda: request in session.state.accepted and not is_stopping(session.state))
         self._cancelled.set()
 
     async def settle(self, session: Session, view: View, shown: Shown) -> None:
@@ -82,3 +86,8 @@ class Stop:
     async def _close(self, window: trio.CancelScope) -> None:
         await self._second.wait()
         window.cancel()
+
+
+def is_stopping(state: SessionState) -> bool:
+    """Whether a session is ending a run that was stopped, or the commands that one has left."""
+    return state.cancel_idle or (state.run is not None and state.run.stop is not None)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -82,6 +84,26 @@ def test_what_is_newer_or_damaged_is_refused_whole(finished: tuple[Cli, str], tm
         database.execute("UPDATE sessions SET format_version = 99")
     database.close()
     one_line(cli.here("run", "hi", "--session", session_id, "--store", str(copy)), 1, "version 99")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_is_an_empty_one(finished: tuple[Cli, str], closed: str) -> None:
+    cli, session_id = finished
+    for verb, status in (
+        (f"log {session_id}", 0),
+        ("sessions --json", 0),
+        ("--help", 0),
+        ("run --store run.db hi", 0),
+        ("log nope", 2),
+    ):
+        command = f"{sys.executable} -m harness {verb} {closed}"
+        done = subprocess.run(
+            ["sh", "-c", command], cwd=cli.workspace, env=cli.env, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, "Traceback" in done.stderr) == (status, False), done
+    asked = f"echo 'not read' | {sys.executable} -m harness run -p - <&-"
+    nothing = subprocess.run(["sh", "-c", asked], cwd=cli.workspace, env=cli.env, capture_output=True, check=False)
+    assert (nothing.returncode, nothing.stderr) == (2, b"turnlog: stdin is empty. Say what is to be done.\n")
 
 
 def test_an_unexpected_error_is_one_line_with_a_hint(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,6 +87,13 @@ def test_after_one_ctrl_c_commands_go_on_and_their_results_come_with_the_next_ru
     assert "slept" in done.out and "2 commands, none failed." in done.out
 
 
+def test_on_a_narrow_terminal_commands_to_copy_stay_in_one_piece(cli: Cli) -> None:
+    with terminal(cli, "run", "-p", f"# One\n{block('echo one')}", columns=40) as shown:
+        assert shown.end() == 0
+    (session_id,) = cli.session_ids()
+    assert f"\ngo on    turnlog run --session {session_id} -p TEXT\n" in plain(shown.shown).replace("\r", "")
+
+
 def test_a_dumb_terminal_gets_plain_lines(cli: Cli) -> None:
     shown = cli.terminal("run", "-p", f"# One\n{block('echo one')}", TERM="dumb")
     assert shown.end() == 0
