@@ -1,8 +1,9 @@
 """Many things at once in one process: sessions that wait, timers, shell commands.
 
-`python -m bench.scale [--quick] [--json FILE]`. Memory is what this process grew by; the small supervisor that
-each command has is not in it. Latency is from an operation's end to the model call that it triggers, the log on disk;
-for commands, which all end at about the same moment, from the end of the last one to the one call.
+`python -m bench.scale [--quick] [--json FILE]`. Memory is what this process grew by; that of the small supervisor
+that each command has, two shells and the `head` that writes its output, is a figure of its own. Latency is from an
+operation's end to the model call that it triggers, the log on disk; for commands, which all end at about the same
+moment, from the end of the last one to the one call.
 
 Belongs here: the three loads.
 Must not know: anything about turns beyond that a result leads to one.
@@ -35,7 +36,11 @@ from store import SqliteStore
 
 
 class Load(msgspec.Struct, frozen=True):
-    """One load. start_s: until all were running. kb_each: memory for each. median_ms, p99_ms: end to model call."""
+    """One load. start_s: until all were running. kb_each: memory for each. median_ms, p99_ms: end to model call.
+
+    supervisor_pss_kb, supervisor_rss_kb: memory of one command's supervisor, with what processes share divided among
+    them, and with it counted for each.
+    """
 
     what: str
     count: int
@@ -43,12 +48,37 @@ class Load(msgspec.Struct, frozen=True):
     kb_each: float
     median_ms: float | None = None
     p99_ms: float | None = None
+    supervisor_pss_kb: float | None = None
+    supervisor_rss_kb: float | None = None
 
 
 def memory_kb() -> float:
     """Resident memory of this process, in kB."""
     gc.collect()
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1024
+
+
+def supervisors_kb() -> tuple[float, float]:
+    """(PSS, RSS) in kB of the supervisor of one running command: the mean of all that this process has started."""
+    found = [pid for pid in children(os.getpid()) if is_supervisor(pid)]
+    parts = [part for pid in found for part in (pid, *(inner for inner in children(pid) if is_supervisor(inner)))]
+    parts += [writer for part in set(parts) - set(found) for writer in children(part)]
+    sizes = [mapped_kb(part) for part in parts]
+    return sum(pss for pss, _ in sizes) / len(found), sum(rss for _, rss in sizes) / len(found)
+
+
+def children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_supervisor(pid: int) -> bool:
+    return b"\0turnlog-supervisor\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def mapped_kb(pid: int) -> tuple[int, int]:
+    """(PSS, RSS) of a process in kB."""
+    fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
+    return int(fields["Pss"].split()[0]), int(fields["Rss"].split()[0])
 
 
 class OneCall:
@@ -161,9 +191,9 @@ async def _all(group: Any, count: int, status: Status) -> list[float]:
     return at_s
 
 
-async def commands(folder: Path, count: int) -> Load:
+async def commands(folder: Path, count: int, seconds: float = 12.0) -> Load:
     """So many commands at once, made by one response of a model; all end at about the same moment."""
-    model = OneCall(*[ToolCall("bash", json.dumps({"command": "sleep 5; date +%s.%N"})) for _ in range(count)])
+    model = OneCall(*[ToolCall("bash", json.dumps({"command": f"sleep {seconds}; date +%s.%N"})) for _ in range(count)])
     manager = OperationManager(limits={"shell": count})
     async with SqliteStore.open(folder / "commands.db") as store:
         before, started = memory_kb(), time.perf_counter()
@@ -176,9 +206,18 @@ async def commands(folder: Path, count: int) -> Load:
                 if time.perf_counter() - started > 60:
                     raise RuntimeError("the commands did not all start")
             start_s, grown = time.perf_counter() - started, memory_kb() - before
+            pss_kb, rss_kb = await trio.to_thread.run_sync(supervisors_kb)
             await run.result()
     late_ms = (model.called_unix_s - max(_ends(model.request))) * 1000
-    return Load("shell commands of one response", count, start_s, grown / count, late_ms)
+    return Load(
+        "shell commands of one response",
+        count,
+        start_s,
+        grown / count,
+        late_ms,
+        supervisor_pss_kb=pss_kb,
+        supervisor_rss_kb=rss_kb,
+    )
 
 
 def _ends(request: ModelRequest | None) -> list[float]:
@@ -195,7 +234,7 @@ LOADS: Final = {"sessions": (sessions, 1_000), "timers": (timers, 10_000), "comm
 def measure_alone(name: str, *, quick: bool) -> Load:
     """One load in a process of its own: memory that another one has freed would be used again and not be seen."""
     command = [sys.executable, "-m", "bench.scale", "--only", name, *(["--quick"] if quick else [])]
-    return msgspec.json.decode(subprocess.run(command, check=True, capture_output=True).stdout, type=Load)
+    return msgspec.json.decode(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout, type=Load)
 
 
 def measure(name: str, *, quick: bool) -> Load:
@@ -222,6 +261,11 @@ def main() -> None:
             for value, width in ((load.median_ms, 11), (load.p99_ms, 9))
         )
         print(f"{load.what:<32}{load.count:>8,}{load.start_s:>10.2f}{load.kb_each:>10.1f}{latency}")
+        if load.supervisor_pss_kb is not None:
+            pss_kb, rss_kb = load.supervisor_pss_kb, load.supervisor_rss_kb
+            print(
+                f"  and the supervisor of each: {pss_kb:.0f} kB of its own share (PSS), {rss_kb:.0f} kB resident (RSS)"
+            )
     if options.json is not None:
         options.json.write_text(json.dumps(msgspec.to_builtins(found), indent=2) + "\n")
 

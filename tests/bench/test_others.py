@@ -47,6 +47,8 @@ async def test_loads_run_small(tmp_path: Path) -> None:
     sessions = await scale.sessions(tmp_path, 3)
     assert (sessions.count, sessions.median_ms is not None) == (3, True)
     assert (await scale.timers(tmp_path, 5)).count == 5
+    commands = await scale.commands(tmp_path, 2, seconds=1.5)
+    assert 50 < (commands.supervisor_pss_kb or 0) < (commands.supervisor_rss_kb or 0)
 
 
 def test_percentiles() -> None:
