@@ -11,11 +11,12 @@ from pathlib import Path
 import click
 import trio
 
-from harness.cli.options import out
+from harness.cli.options import example, out
 from harness.cli.places import place_of, store_option
 from store.maintenance import backup
 
 
+@example("turnlog backup ~/sessions-copy.db")
 @click.command(name="backup")
 @click.argument("path", metavar="PATH")
 @store_option

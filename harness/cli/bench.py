@@ -14,17 +14,16 @@ from typing import Any
 import click
 
 from harness.cli.faults import Mistake
-from harness.cli.options import out
+from harness.cli.options import example, out
 
 
+@example("turnlog bench turns --seeds 1")
 @click.group(name="bench")
 def command() -> None:
-    """Benchmarks of the turn rules. They need a checkout of the source, or an unpacked source distribution.
-
-    Example: turnlog bench turns --seeds 1
-    """
+    """Benchmarks of the turn rules. They need a checkout of the source, or an unpacked source distribution."""
 
 
+@example("turnlog bench turns --seeds 1 --plot turns.svg")
 @command.command()
 @click.option("--seeds", type=click.IntRange(1), default=5, show_default=True, help="Tasks of each shape.")
 @click.option("--first", type=click.IntRange(0), default=0, show_default=True, help="The first seed.")
@@ -33,10 +32,7 @@ def command() -> None:
 )
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Write turns against wall-clock as SVG.")
 def turns(seeds: int, first: int, json_file: Path | None, plot: Path | None) -> None:
-    """Turns, characters, cost and time of the same tasks under different loops, in virtual time.
-
-    Example: turnlog bench turns --seeds 1 --plot turns.svg
-    """
+    """Turns, characters, cost and time of the same tasks under different loops, in virtual time."""
     bench = _benchmarks("bench.turns")
     bench.run(bench.Options(seeds, first, json_file, plot), out)
 

@@ -14,7 +14,6 @@ command: Final = control_verb(
 
     The request is durable when this returns. A process that has the session open takes it up at once; otherwise the
     next one does that opens it. A session with nothing to cancel is told nothing.
-
-    Example: turnlog cancel 9m38 --reason "wrong branch"
     """,
+    'turnlog cancel 9m38 --reason "wrong branch"',
 )

@@ -13,10 +13,11 @@ import harness
 from harness import events as ev
 from harness.cli import words
 from harness.cli.faults import FAILED, OK
-from harness.cli.options import out, session_argument
+from harness.cli.options import example, out, session_argument
 from harness.cli.places import Place, open_at, place_of, store_option
 
 
+@example("turnlog check 9m38")
 @click.command(name="check")
 @session_argument
 @store_option

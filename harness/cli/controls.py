@@ -12,15 +12,16 @@ import trio
 from harness import events as ev
 from harness.cli import words
 from harness.cli.inputs import put_into, waiting_inputs
-from harness.cli.options import out, session_argument
+from harness.cli.options import example, out, session_argument
 from harness.cli.places import Place, open_at, place_of, store_option
 from harness.history import fold
 from store import Store
 
 
-def control_verb(name: str, control: type[ev.Interrupt | ev.Cancel], says: str) -> click.Command:
-    """The verb that sends this control request. says: its help."""
+def control_verb(name: str, control: type[ev.Interrupt | ev.Cancel], says: str, line: str) -> click.Command:
+    """The verb that sends this control request. says: its help; line: the example in it."""
 
+    @example(line)
     @click.command(name=name, help=says)
     @session_argument
     @click.option("--reason", metavar="TEXT", default="", help="Shown at the end of the run, and in the log.")

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import click
 
+from harness.cli.options import example
 from harness.cli.places import place_of, quoted, store_option
 
 
+@example("turnlog demo")
 @click.command(name="demo")
 @click.option("--json", "as_json", is_flag=True, help="Each event as a line of JSON, then the result.")
 @store_option
@@ -25,8 +27,6 @@ def command(as_json: bool, store: str | None) -> int:
 
     Nine commands in three steps, of which those in one step overlap, in a temporary folder. The folder and the session
     stay, for the commands that are shown at the end; so is the one that removes the folder.
-
-    Example: turnlog demo
     """
     from harness.cli.choosing import fitting_view
     from harness.cli.driving import Errand, drive

@@ -11,11 +11,12 @@ import sys
 import click
 import trio
 
-from harness.cli.options import session_argument
+from harness.cli.options import example, session_argument
 from harness.cli.places import Place, open_at, place_of, store_option
 from store.maintenance import export_session
 
 
+@example("turnlog export 9m38 > session.jsonl")
 @click.command(name="export")
 @session_argument
 @store_option

@@ -60,6 +60,8 @@ def say(line: str) -> None:
 def _line_of(error: BaseException) -> str:
     if isinstance(error, click.UsageError):
         verb = error.ctx.command_path if error.ctx is not None else "turnlog"
+        if isinstance(error, click.NoSuchOption) and verb == "turnlog":
+            return f"{error.option_name} comes before a verb. Put options behind it: turnlog VERB {error.option_name}."
         return f"{error.format_message().rstrip('.')}. See `{verb} --help`."
     if isinstance(error, click.ClickException):
         return error.format_message()

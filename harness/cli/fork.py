@@ -10,10 +10,11 @@ import click
 import trio
 
 import harness
-from harness.cli.options import out, session_argument
+from harness.cli.options import example, out, session_argument
 from harness.cli.places import Place, open_at, place_of, store_option
 
 
+@example("turnlog fork 9m38 --at t2")
 @click.command(name="fork")
 @session_argument
 @click.option("--at", metavar="SEQ | TURN", help="The last event to keep, or a turn's id (t3): kept to its end.")

@@ -11,12 +11,13 @@ from collections.abc import Iterable
 import click
 import trio
 
-from harness.cli.options import out
+from harness.cli.options import example, out
 from harness.cli.places import Place, make_folder, open_place, place_of, store_option
 from store import SessionInfo
 from store.maintenance import import_session
 
 
+@example("turnlog import session.jsonl --store other.db")
 @click.command(name="import")
 @click.argument("file", metavar="FILE", type=click.File("rb"))
 @click.option("--salvaged", is_flag=True, help="Take an export that ends before damage; the session then ends there.")

@@ -14,7 +14,6 @@ command: Final = control_verb(
 
     The request is durable when this returns. A process that has the session open takes it up at once; otherwise the
     next one does that opens it. A session that has no run is told nothing.
-
-    Example: turnlog interrupt 9m38
     """,
+    "turnlog interrupt 9m38",
 )

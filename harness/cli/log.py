@@ -11,12 +11,13 @@ import trio
 
 from harness import events as ev
 from harness.cli import words
-from harness.cli.options import json_option, out, session_argument
+from harness.cli.options import example, json_option, out, session_argument
 from harness.cli.places import Place, open_at, place_of, store_option
 from harness.cli.views import event_json, print_json_line
 from harness.history import Events
 
 
+@example("turnlog log 9m38 --follow")
 @click.command(name="log")
 @session_argument
 @click.option("-f", "--follow", is_flag=True, help="Wait for more events, from any process, until Ctrl-C.")

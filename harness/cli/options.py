@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from inspect import cleandoc
 from typing import Any, TypeVar
 
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
+C = TypeVar("C", bound=click.Command)
 
 
 def session_argument(function: F) -> F:
@@ -23,6 +25,17 @@ def session_argument(function: F) -> F:
 def json_option(function: F) -> F:
     """Adds `--json`."""
     return click.option("--json", "as_json", is_flag=True, help="JSON instead of text for people.")(function)
+
+
+def example(*lines: str) -> Callable[[C], C]:
+    """Adds command lines to copy at the end of a command's help; each stays one line, however narrow the terminal."""
+
+    def add(command: C) -> C:
+        shown = "\n".join(f"  {line}" for line in lines)
+        command.help = f"{cleandoc(command.help or '')}\n\n\b\nExample:\n{shown}"  # \b: click is not to wrap it
+        return command
+
+    return add
 
 
 def out(line: str) -> None:

@@ -12,7 +12,7 @@ import trio
 import harness
 from harness.cli import words
 from harness.cli.faults import FAILED, OK
-from harness.cli.options import json_option, out, session_argument
+from harness.cli.options import example, json_option, out, session_argument
 from harness.cli.places import Place, open_at, place_of, store_option
 from harness.cli.tables import aligned
 from harness.cli.views import print_json_line
@@ -20,6 +20,7 @@ from harness.replaying import Replay, plain
 from harness.state import SessionState
 
 
+@example("turnlog replay 9m38 --to 12", "turnlog replay 9m38 --check")
 @click.command(name="replay")
 @session_argument
 @click.option("--to", metavar="SEQ", type=int, help="The event after which to look. Default: the last.")

@@ -12,9 +12,13 @@ from pathlib import Path
 import click
 
 from harness.cli.faults import Mistake
+from harness.cli.options import example
 from harness.cli.places import place_of, store_option
 
 
+@example(
+    'turnlog run -p "Make the test suite pass." --model openai:MODEL --limit turns=50', "turnlog run --session 9m38"
+)
 @click.command(name="run")
 @click.argument("prompt", required=False)
 @click.option(
@@ -49,8 +53,6 @@ def command(
 
     Ctrl-C interrupts the run and leaves the session resumable; a second one cancels its commands; a third leaves at
     once.
-
-    Example: turnlog run -p "Make the test suite pass." --model openai:MODEL --limit turns=50
     """
     from harness.cli.choosing import fitting_view
     from harness.cli.driving import Errand, drive

@@ -10,12 +10,13 @@ import click
 import trio
 
 from harness.cli.inputs import put
-from harness.cli.options import session_argument
+from harness.cli.options import example, session_argument
 from harness.cli.places import place_of, store_option
 from harness.cli.prompting import prompt_of
 from harness.events import Message
 
 
+@example('turnlog send 9m38 "Leave the database alone."')
 @click.command(name="send")
 @session_argument
 @click.argument("text", metavar="TEXT | FILE | -")

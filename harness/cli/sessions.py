@@ -11,7 +11,7 @@ import msgspec
 import trio
 
 from harness.cli import words
-from harness.cli.options import json_option, out
+from harness.cli.options import example, json_option, out
 from harness.cli.places import Place, place_of, store_option
 from harness.cli.tables import aligned
 from harness.cli.views import print_json_line
@@ -20,6 +20,7 @@ from harness.history import SessionSummary, sessions
 HEAD = ("id", "state", "turns", "events", "last activity", "parent", "title")
 
 
+@example("turnlog sessions --json")
 @click.command(name="sessions")
 @json_option
 @store_option

@@ -15,7 +15,7 @@ import trio
 
 from harness import events as ev
 from harness.cli import words
-from harness.cli.options import json_option, out, session_argument
+from harness.cli.options import example, json_option, out, session_argument
 from harness.cli.places import Place, open_at, place_of, store_option
 from harness.cli.tables import aligned
 from harness.cli.views import print_json_line
@@ -26,6 +26,7 @@ from harness.metrics import Metrics, TurnRow, metrics, turn_rows
 HEAD = ("turn", "called for", "ended", "calls", "in", "cached", "out", "seconds", "")
 
 
+@example("turnlog turns 9m38")
 @click.command(name="turns")
 @session_argument
 @json_option

@@ -11,11 +11,12 @@ import trio
 
 from harness.cli import words
 from harness.cli.faults import FAILED, OK
-from harness.cli.options import out
+from harness.cli.options import example, out
 from harness.cli.places import Place, open_at, open_place, place_of, store_option
 from store import Damage
 
 
+@example("turnlog verify")
 @click.command(name="verify")
 @click.argument("session", metavar="[ID]", required=False)
 @store_option

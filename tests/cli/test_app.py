@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import re
 import subprocess
 import sys
 
 import click
+import msgspec
 import pytest
 
 from harness.cli.app import VERBS, run
@@ -14,6 +16,10 @@ from harness.cli.prompting import limits_of, prompt_of, title_of
 from harness.cli.tables import aligned
 from harness.cli.words import label_of, one_line, tame
 from harness.events import Limits
+from harness.history import SessionSummary
+from harness.llm.model import Usage
+from harness.metrics import Metrics, TurnRow
+from harness.result import RunResult, ToolCallResult
 from tests.cli.cli import ROOT
 
 
@@ -42,7 +48,17 @@ def test_every_verb_and_option_is_documented(name: str, capsys: pytest.CaptureFi
         if isinstance(parameter, click.Option) and parameter.name != "store":
             assert parameter.opts[-1] in section, parameter.opts
     assert run([name, "--help"]) == 0
-    assert capsys.readouterr().out.startswith(f"Usage: turnlog {name}")
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"Usage: turnlog {name}")
+    assert re.search(rf"^  Example:\n    turnlog {name}\b", shown, re.M), "an example to copy, in one line"
+
+
+@pytest.mark.parametrize(
+    "shape", [RunResult, SessionSummary, TurnRow, Metrics, Usage, ToolCallResult], ids=lambda shape: shape.__name__
+)
+def test_every_field_of_the_json_is_documented(shape: type[msgspec.Struct]) -> None:
+    section = (ROOT / "docs" / "command-line.md").read_text().partition("\n## JSON\n")[2].partition("\n## ")[0]
+    assert [name for name in shape.__struct_fields__ if not re.search(rf"[\"`]{name}[\"`]", section)] == []
 
 
 def test_no_arguments_show_the_help_and_are_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,6 +39,7 @@ BAD_USAGE = [
     (["log", "nope"], "no session 'nope'"),
     (["log"], "See `turnlog log --help`"),
     (["frobnicate"], "frobnicate"),
+    (["--store", "s.db", "sessions"], "turnlog VERB --store"),
     (["log", "x", "--colour"], "--colour"),
     (["import", "missing.jsonl"], "missing.jsonl"),
 ]
