@@ -36,7 +36,9 @@ class Body:
         try:
             yield
         except BaseExceptionGroup as group:
-            rest = [leaf for leaf in _leaves(group) if leaf is not self._error]
+            # By what it is made of: a group that passes through a nursery is taken apart and put together anew.
+            own = set() if self._error is None else {id(leaf) for leaf in _leaves(self._error)}
+            rest = [leaf for leaf in _leaves(group) if id(leaf) not in own]
             if self._error is not None and all(isinstance(leaf, trio.Cancelled) for leaf in rest):
                 raise self._error from self._error.__cause__
             raise

@@ -20,13 +20,14 @@ from harness import ids
 from harness.compaction import SummaryRequest, cut, keep_from, summary_request
 from harness.context import Built, build
 from harness.deltas import DeltaHub
-from harness.errors import HarnessError
+from harness.errors import HarnessError, Unrecordable
 from harness.holding import hold, renew_every_s
 from harness.inbox import read_entry
 from harness.journal import Draft, Journal
-from harness.llm.model import Model, ModelRequest
+from harness.llm.model import Model, ModelRequest, Text
 from harness.state import SessionState, open_operations
 from harness.tools.registry import Registry, Rejection
+from harness.transcript import clean
 from harness.turn import TurnTask
 from operations import TERMINAL, Operation, OperationGroup, Status, Update
 from store import CorruptBlob, StoredInput, StoreError, StoreUnavailable
@@ -138,8 +139,8 @@ class Coordinator:
     def _now(self, draft: Draft) -> rules.Now:
         s = trio.current_time()
         landed = self.journal.landed
-        if draft.events:
-            first = draft.state.seq - len(draft.events) + 1
+        if draft.records:
+            first = draft.state.seq - len(draft.records) + 1
             landed = {**landed, **dict.fromkeys(range(first, draft.state.seq + 1), s)}
         return rules.Now(s=s, landed=landed, opened_s=self._opened_s, run_s=self._run_seconds(draft.state, s))
 
@@ -162,33 +163,48 @@ class Coordinator:
         self._take_inputs(draft)
 
     def _take_turn(self, draft: Draft) -> None:
-        if self._turn is not None and self._turn.ended is not None:
-            draft.add(self._turn.ended)
+        turn = self._turn
+        if turn is not None and turn.ended is not None:
+            try:
+                draft.add(turn.ended)
+            except Unrecordable as error:
+                draft.add(turn.cannot_be_recorded(error))
             self._turn = None
 
     async def _take_update(self, draft: Draft, update: Update) -> None:
         if update.blobs:
             await self.journal.store.put_blobs(update.blobs)
-        draft.add(
-            ev.OperationUpdated(update.operation_id, update.status, update.checkpoint, update.result, update.seconds)
+        updated = ev.OperationUpdated(
+            update.operation_id, update.status, update.checkpoint, update.result, update.seconds
         )
+        try:
+            draft.add(updated)
+        except Unrecordable as error:
+            # It happened, so its status stands; only what it says of itself is lost.
+            lost = {"error": clean(f"what the operation returned cannot be recorded: {error}")}
+            told = lost if update.status in TERMINAL else None
+            draft.add(msgspec.structs.replace(updated, checkpoint=None, result=told))
         if update.status in TERMINAL:
             self._asked.discard(update.operation_id)
 
-    def _take_inputs(self, draft: Draft) -> None:
-        """Accept what is in the inbox, in order, but for messages that the run that is ending cannot answer."""
+    def _take_inputs(self, draft: Draft) -> bool:
+        """Accept what is in the inbox, in order, but for messages that what is ending cannot answer. Was there any?"""
+        before = len(draft.records)
         kept: deque[StoredInput] = deque()
         while self._inbox:
             stored = self._inbox.popleft()
             if stored.input_id in draft.state.accepted:
                 continue
             entry = read_entry(stored)
+            if entry is None:
+                continue
             if isinstance(entry.content, ev.Message) and not rules.accepts_messages(draft.state):
                 kept.append(stored)
             else:
                 draft.add(ev.InputAccepted(stored.input_id, entry.source, entry.content))
                 self._cancelled |= isinstance(entry.content, ev.Cancel)
         self._inbox = kept
+        return len(draft.records) > before
 
     # --- deciding and recording
 
@@ -199,7 +215,9 @@ class Coordinator:
             action = rules.decide(draft.state, self._now(draft))
             match action:
                 case rules.Wait():
-                    return effects, action
+                    # A message that had to wait for the end of a run, or of a cancellation, is next.
+                    if not self._take_inputs(draft):
+                        return effects, action
                 case rules.Translate():
                     effects.extend(self._translate(draft, action))
                 case rules.FinishCalls():
@@ -208,8 +226,6 @@ class Coordinator:
                     self._beat(draft, action)
                 case rules.FinishRun():
                     self._finish_run(draft, action)
-                    # A message that had to wait for this is next.
-                    self._take_inputs(draft)
                 case rules.CallModel():
                     effects.append(self._call_model(draft, action))
                 case rules.Compact():
@@ -225,7 +241,11 @@ class Coordinator:
         started: list[Operation] = []
         for call_id in action.call_ids:
             event = self._translated(draft.state, call_id, action.refusal)
-            draft.add(event)
+            try:
+                event = draft.add(event)
+            except Unrecordable as error:
+                line = f"the tool {event.tool!r} failed: the work it asked for cannot be recorded: {error}"
+                event = draft.add(ev.ToolCallRejected(event.turn_id, call_id, event.tool, clean(line)))
             if isinstance(event, ev.ToolCallPending):
                 started.extend(event.operations)
         return [lambda: self._group.start(started)] if started else []
@@ -249,7 +269,12 @@ class Coordinator:
             operations = [draft.state.operations[operation_id] for operation_id in call.operations]
             presented = self._registry.present(call.tool, operations)
             took = [operation.seconds for operation in operations if operation.seconds is not None]
-            draft.add(ev.ToolCallFinished(call_id, presented.outcome, presented.parts, seconds=max(took, default=None)))
+            finished = ev.ToolCallFinished(call_id, presented.outcome, presented.parts, seconds=max(took, default=None))
+            try:
+                draft.add(finished)
+            except Unrecordable as error:
+                line = f"the tool {call.tool!r} could not tell its result: it cannot be recorded: {error}"
+                draft.add(msgspec.structs.replace(finished, outcome=ev.CallOutcome.FAILED, parts=(Text(clean(line)),)))
 
     def _beat(self, draft: Draft, action: rules.Beat) -> None:
         idle_s = draft.state.config.policy.heartbeat_s

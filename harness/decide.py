@@ -155,10 +155,11 @@ def accepts_messages(state: SessionState) -> bool:
     """Whether a message may join the session now. If not, it waits in the inbox and starts the next run.
 
     A run that is being stopped, or that gives its final answer, can do nothing with it: accepted, it would be lost.
+    Nor may one start while operations are being cancelled, whose ends it would be told of.
     """
     run, turn = state.run, state.turn
     if run is None:
-        return True
+        return not state.cancel_idle
     final = turn is not None and turn.reason is Reason.FINAL_ANSWER
     return run.stop is None and not run.answered and not final
 

@@ -20,6 +20,10 @@ class BadInput(HarnessError, ValueError):
     """An argument cannot be used as it is. Nothing was changed."""
 
 
+class Unrecordable(HarnessError, ValueError):
+    """A value cannot be written to the log so that it is read again as it was. Nothing was written."""
+
+
 class RunInProgress(HarnessError):
     """A run is going on already. `run` is it."""
 

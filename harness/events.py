@@ -44,6 +44,10 @@ class Limits(msgspec.Struct, frozen=True, gc=False):
         )
 
 
+NO_LIMITS: Final = Limits()
+"""The default, as one object: an encoder leaves it out only where it is the very same."""
+
+
 def _least(a: Any, b: Any) -> Any:
     return b if a is None else a if b is None else min(a, b)
 
@@ -99,7 +103,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, tag="message", omit_default
 
     text: str
     images: tuple[Image, ...] = ()
-    limits: Limits = Limits()
+    limits: Limits = NO_LIMITS
 
 
 class Interrupt(msgspec.Struct, frozen=True, gc=False, tag="interrupt", omit_defaults=True):
@@ -133,7 +137,10 @@ class Settings(msgspec.Struct, frozen=True, gc=False, tag="settings", omit_defau
     workspace: str | None = None
 
 
-Content = Message | Interrupt | Cancel | Heartbeat | Settings
+Input = Message | Interrupt | Cancel
+"""What may be sent to a session; the other contents of an input_accepted are the coordinator's own."""
+
+Content = Input | Heartbeat | Settings
 
 
 # --- reasons, causes and outcomes

@@ -6,6 +6,7 @@ Must not know: models, operations, or how a running session is driven.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
@@ -13,11 +14,12 @@ import msgspec
 
 from harness import events as ev
 from harness import ids
+from harness.errors import SessionClosed
 from harness.journal import utc_now
 from harness.log import decode, decode_all, encode, timestamp
 from harness.runtime import open_store
 from harness.state import DoesNotFit, SessionState, apply
-from store import CallerError, CorruptLog, SessionInfo, Store, StoreError, UnknownSequence
+from store import CallerError, CorruptLog, SessionInfo, Store, StoreError, StoreUnavailable, UnknownSequence
 
 PAGE = 1000
 """Records that one read brings into memory when a log is walked."""
@@ -26,9 +28,18 @@ PAGE = 1000
 class Events:
     """An async iterator over committed events; see `Session.events`. May be left at any point."""
 
-    def __init__(self, store: Store, session_id: str, after: int, follow: bool) -> None:
+    def __init__(
+        self,
+        store: Store,
+        session_id: str,
+        after: int,
+        follow: bool,
+        *,
+        closed: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """closed: whether the session that handed it out is closed, and the store perhaps with it."""
         self._store, self._session_id = store, session_id
-        self._after, self._follow = after, follow
+        self._after, self._follow, self._closed = after, follow, closed
         self._page: list[ev.Logged] = []
 
     def __aiter__(self) -> Events:
@@ -36,15 +47,23 @@ class Events:
 
     async def __anext__(self) -> ev.Logged:
         while not self._page:
-            records = await self._store.read(self._session_id, after=self._after, limit=PAGE)
-            self._page = [decode(record) for record in reversed(records)]
-            if not records:
-                if not self._follow:
-                    raise StopAsyncIteration
-                await self._store.wait_for_change(self._session_id, after=self._after)
+            try:
+                await self._fetch()
+            except StoreUnavailable as error:
+                if self._closed():
+                    raise SessionClosed(self._session_id) from error
+                raise
         logged = self._page.pop()
         self._after = logged.seq
         return logged
+
+    async def _fetch(self) -> None:
+        records = await self._store.read(self._session_id, after=self._after, limit=PAGE)
+        self._page = [decode(record) for record in reversed(records)]
+        if not records:
+            if not self._follow:
+                raise StopAsyncIteration
+            await self._store.wait_for_change(self._session_id, after=self._after)
 
     async def aclose(self) -> None:
         """Nothing is held between two events, so there is nothing to close; here for callers that close iterators."""

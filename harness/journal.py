@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import TypeVar
 
 import trio
 
 from harness.events import Event, Logged
-from harness.log import encode, timestamp
+from harness.log import recorded, timestamp
 from harness.state import SessionState, apply
 from store import Lease, NewRecord, Store
+
+E = TypeVar("E", bound=Event)
 
 
 def utc_now() -> datetime:
@@ -28,16 +31,18 @@ class Draft:
     def __init__(self, state: SessionState, recorded_at: str) -> None:
         self.state = state
         self.recorded_at = recorded_at
-        self.events: list[Event] = []
+        self.records: list[NewRecord] = []
 
-    def add(self, event: Event) -> None:
-        """One more event of the same append."""
+    def add(self, event: E) -> E:
+        """One more event of the same append. Returns it as the log will have it.
+
+        Raises Unrecordable when it holds what a log cannot, DoesNotFit when it cannot follow what came before; the
+        draft is as it was then.
+        """
+        record, event = recorded(event, self.recorded_at)
         self.state = apply(self.state, Logged(self.state.seq + 1, self.recorded_at, event))
-        self.events.append(event)
-
-    def records(self) -> list[NewRecord]:
-        """The events as the store takes them."""
-        return [encode(event, self.recorded_at) for event in self.events]
+        self.records.append(record)
+        return event
 
 
 class Journal:
@@ -64,9 +69,9 @@ class Journal:
 
         Raises StaleWriter, StoreUnavailable: nothing of the draft happened.
         """
-        if not draft.events:
+        if not draft.records:
             return
-        await self.store.append(self.lease, draft.records(), expected_seq=self.state.seq)
+        await self.store.append(self.lease, draft.records, expected_seq=self.state.seq)
         now = trio.current_time()
         for seq in range(self.state.seq + 1, draft.state.seq + 1):
             self.landed[seq] = now

@@ -8,22 +8,45 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
+from harness.errors import Unrecordable
 from harness.events import BY_KIND, UPCASTERS, VERSIONS, Event, Logged
+from harness.nesting import is_deeper
 from store import CorruptLog, NewRecord, Record, UnsupportedVersion
+
+E = TypeVar("E", bound=Event)
 
 _encode: Final = msgspec.json.Encoder().encode
 _decoders: Final = {kind: msgspec.json.Decoder(event_type).decode for kind, event_type in BY_KIND.items()}
 _decode_any: Final = msgspec.json.Decoder(dict[str, Any]).decode
+
+MOST_DEPTH: Final = 200
+"""Arrays and objects inside one another in one event. A reader deep in its own stack has to get through them."""
 
 
 def encode(event: Event, recorded_at: str) -> NewRecord:
     """The record of an event, at the version that this code writes."""
     kind = event.kind()
     return NewRecord(kind=kind, version=VERSIONS[kind], recorded_at=recorded_at, data=_encode(event))
+
+
+def recorded(event: E, recorded_at: str) -> tuple[NewRecord, E]:
+    """The record of an event, and the event as every reader of that record will find it.
+
+    Events are partly made of what models and tools give, which no type check has seen: what is taken into the state
+    has to be what the log says, or the next opener cannot read it. Raises Unrecordable.
+    """
+    try:
+        record = encode(event, recorded_at)
+        read = cast("E", _decoders[record.kind](record.data))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise Unrecordable(str(error) or type(error).__name__) from error
+    if is_deeper(record.data, MOST_DEPTH):
+        raise Unrecordable(f"it is nested more than {MOST_DEPTH} levels deep")
+    return record, read
 
 
 def decode(record: Record) -> Logged:
@@ -38,7 +61,7 @@ def decode(record: Record) -> Logged:
         )
     try:
         event = _decoders[record.kind](record.data) if record.version == known else _upcast(record, known)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise CorruptLog(record.session_id, record.seq, f"its data is not a {record.kind} event ({error})") from error
     return Logged(record.seq, record.recorded_at, event)
 

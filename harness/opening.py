@@ -6,7 +6,7 @@ Must not know: the coordinator, or what a session does once it is open.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,17 +23,19 @@ from harness.llm.model import Model, ModelSettings
 from harness.llm.windows import window_of
 from harness.log import timestamp
 from harness.skill_files import SkillsRequest, find_skills
-from harness.state import SessionState, open_operations
+from harness.state import SessionState
 from harness.tools.bash import Bash
 from harness.tools.registry import AbsentTool, Registry, Tool, ToolDefinitionError
 from harness.tools.skill import Skill, SkillTool
 from harness.tools.view_image import ViewImage
-from harness.validation import check_limits, check_policy, check_settings
-from store import Store
+from harness.validation import check_limits, check_policy, check_settings, checked, id_of, text_of
+from store import SessionExists, Store, UnknownSession
 
 T = TypeVar("T")
 
 DEFAULT_MODEL = "runbook"
+
+TOOL_MEMBERS = ("name", "functions", "record", "translate", "present")
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -41,7 +43,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
     session_id: str | None
     resume: str
-    model: str | Model | None
+    model: Made | None
     tools: tuple[Tool | SkillsRequest, ...] | None
     instructions: str | None
     workspace: str | None
@@ -74,50 +76,87 @@ def check_arguments(
         raise BadInput(f"resume has to be auto, must or never, not {resume!r}.")
     if resume == "must" and session_id is None:
         raise BadInput("resume='must' needs the session_id to resume.")
-    if session_id is not None and (not session_id.strip() or "/" in session_id or session_id.startswith(".")):
-        raise BadInput(f"session_id {session_id!r} is not usable: it may not be empty, begin with '.' or hold '/'.")
-    if policy is not None:
-        check_policy(policy)
-    if limits is not None:
-        check_limits(limits)
-    if settings is not None:
-        check_settings(settings)
+    if session_id is not None and ("/" in id_of("session_id", session_id) or session_id.startswith(".")):
+        raise BadInput(f"session_id {session_id!r} is not usable: it may not begin with '.' or hold '/'.")
     return Wanted(
         session_id=session_id,
         resume=resume,
-        model=model,
-        tools=None if tools is None else tuple(tools),
-        instructions=instructions,
+        # Made now, so that a name that is none, or a key that is missing, is found before a file is made.
+        model=made_model(model) if model is not None else made_model(DEFAULT_MODEL) if resume == "never" else None,
+        tools=None if tools is None else _tools(tools),
+        instructions=None if instructions is None else text_of("instructions", instructions),
         workspace=None if workspace is None else _workspace(workspace),
-        policy=policy,
-        limits=limits,
-        settings=settings,
-        title=title,
+        policy=None if policy is None else checked("policy", policy, ev.Policy, check_policy),
+        limits=None if limits is None else checked("limits", limits, ev.Limits, check_limits),
+        settings=None if settings is None else checked("settings", settings, ModelSettings, check_settings),
+        title=text_of("title", title),
     )
 
 
+def _tools(tools: object) -> tuple[Tool | SkillsRequest, ...]:
+    if isinstance(tools, str) or not isinstance(tools, Iterable):
+        raise BadInput(f"tools has to be a list of tools, such as [harness.bash()], not {type(tools).__name__}.")
+    found = tuple(tools)
+    for tool in found:
+        if not isinstance(tool, SkillsRequest) and not all(hasattr(tool, name) for name in TOOL_MEMBERS):
+            hint = "Decorate the function with @harness.tool." if callable(tool) else "Make it with harness.tool."
+            raise BadInput(f"{tool!r} in tools is not a tool. {hint}")
+    return found
+
+
 def _workspace(workspace: str | Path) -> str:
-    path = Path(workspace).expanduser().absolute()
-    if not path.is_dir():
+    try:
+        path = Path(workspace).expanduser().absolute()
+        is_there = path.is_dir()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise BadInput(f"the workspace {workspace!r} is no path: {error}.") from error
+    if not is_there:
         raise BadInput(f"the workspace {str(workspace)!r} is not a folder. Make it, or name another.")
-    return str(path)
+    return text_of("the workspace's path", str(path))
+
+
+class Made(msgspec.Struct, frozen=True):
+    """A model to use. name: for the log. made_here: to be closed with the session."""
+
+    object: Model
+    name: str
+    made_here: bool
 
 
 class Prepared(msgspec.Struct, frozen=True):
     """A session that may be opened. changes: what the caller wants otherwise than the log has it."""
 
-    model: Model
-    owns_model: bool
+    model: Made
     registry: Registry
     changes: ev.Settings | None
     warnings: tuple[str, ...]
 
 
-def made_model(model: str | Model) -> tuple[Model, str, bool]:
-    """(the model object, its name for the log, whether it was made here). Raises UnknownModel, MissingKey."""
+def made_model(model: str | Model) -> Made:
+    """The model of that name, or the object itself. Raises UnknownModel, MissingKey, BadInput."""
     if isinstance(model, str):
-        return make_model(model), model, True
-    return model, str(getattr(model, "name", type(model).__name__)), False
+        return Made(make_model(model), model, made_here=True)
+    if not callable(getattr(model, "respond", None)):
+        raise BadInput(f"model has to be a name or an object with an async respond(), not {model!r}.")
+    return Made(model, text_of("the model's name", str(getattr(model, "name", type(model).__name__))), made_here=False)
+
+
+async def create_or_find(store: Store, wanted: Wanted) -> tuple[str, tuple[str, ...]]:
+    """(id of the session to open, warnings of its creation)."""
+    if wanted.session_id is not None and wanted.resume != "never":
+        try:
+            await store.session(wanted.session_id)
+        except UnknownSession:
+            if wanted.resume == "must":
+                raise
+        else:
+            return wanted.session_id, ()
+    try:
+        return await create(store, wanted, DEFAULT_MODEL if wanted.model is None else wanted.model.name)
+    except SessionExists:
+        if wanted.session_id is None or wanted.resume == "never":
+            raise
+        return wanted.session_id, ()  # somebody else was quicker
 
 
 async def create(store: Store, wanted: Wanted, model_name: str) -> tuple[str, tuple[str, ...]]:
@@ -139,7 +178,7 @@ async def create(store: Store, wanted: Wanted, model_name: str) -> tuple[str, tu
     now = timestamp(utc_now())
     draft = Draft(SessionState(), now)
     draft.add(opened)
-    await store.create(session_id, draft.records(), created_at=now, title=wanted.title)
+    await store.create(session_id, draft.records, created_at=now, title=wanted.title)
     return session_id, warnings
 
 
@@ -171,21 +210,19 @@ async def prepare(store: Store, wanted: Wanted, session_id: str) -> tuple[Sessio
     asked = _not_skills_again(wanted.tools or (), config.tools)
     given, warnings = await _with_skills(asked, wanted.workspace or config.workspace)
     registry = Registry(_merged(config.tools, given))
-    _need_functions(state, registry)
+    _need_tools(state, registry)
     try:
-        model, name, owned = made_model(config.model if wanted.model is None else wanted.model)
+        model = wanted.model or made_model(config.model)
     except UnknownModel as error:
-        if wanted.model is not None:
-            raise
         line = f"the session's model {config.model!r} is no model that can be made from its name. Pass it again."
         raise BadInput(line) from error
     policy = wanted.policy_on(config.policy)
-    if wanted.policy is None and name != config.model:  # another model, another window
+    if wanted.policy is None and model.name != config.model:  # another model, another window
         policy = msgspec.structs.replace(policy, window_tokens=None)
     if policy != config.policy:
-        policy = await _with_window(policy, name)
+        policy = await _with_window(policy, model.name)
     changes = ev.Settings(
-        model=name if name != config.model else None,
+        model=_changed(model.name, config.model),
         instructions=_changed(wanted.instructions, config.instructions),
         tools=registry.records() if registry.records() != config.tools else None,
         settings=_changed(wanted.settings, config.settings),
@@ -193,7 +230,7 @@ async def prepare(store: Store, wanted: Wanted, session_id: str) -> tuple[Sessio
         workspace=_changed(wanted.workspace, config.workspace),
     )
     needed = changes if changes != ev.Settings() else None
-    return state, Prepared(model, owned, registry, needed, warnings)
+    return state, Prepared(model, registry, needed, warnings)
 
 
 async def _with_window(policy: ev.Policy, model: str) -> ev.Policy:
@@ -238,8 +275,17 @@ def remade(record: ev.ToolRecord) -> Tool:
             return AbsentTool(record)
 
 
-def _need_functions(state: SessionState, registry: Registry) -> None:
-    ours = {operation.id for operation in open_operations(state) if operation.id not in state.foreign}
+def _need_tools(state: SessionState, registry: Registry) -> None:
+    """What this session still runs is presented by the tools that began it. Raises ToolUnavailable, BadInput."""
+    ours = {operation_id for operation_id in state.operations if operation_id not in state.foreign}
+    began = {record.schema.name: record.kind for record in state.config.tools}
     for call in state.pending:
-        if ours.intersection(call.operations) and registry.absent(call.tool):
+        if not ours.intersection(call.operations):
+            continue
+        if registry.absent(call.tool):
             raise ToolUnavailable(call.tool, call.call_id)
+        if (kind := registry.kind(call.tool)) != began.get(call.tool, kind):
+            raise BadInput(
+                f"call {call.call_id} of the tool {call.tool!r} ({began[call.tool]}) has not ended, and another tool "
+                f"({kind}) of that name could not read its result. Leave it out until the call has ended."
+            )

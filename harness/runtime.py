@@ -14,6 +14,7 @@ from typing import Any
 
 import trio
 
+from harness.errors import BadInput
 from harness.llm.providers import PROVIDERS
 from operations import OperationManager, default_handlers
 from store import SqliteStore, Store
@@ -61,6 +62,8 @@ async def open_store(store: str | Path | Store, *, create: bool = True) -> Async
     create: make the file when there is none (its folder has to be there); otherwise that is StoreUnavailable.
     """
     if not isinstance(store, (str, Path)):
+        if not hasattr(store, "append"):
+            raise BadInput(f"store has to be a path or a Store, not {type(store).__name__}.")
         yield store
         return
     path = await trio.to_thread.run_sync(_real, store)
@@ -85,4 +88,7 @@ async def open_store(store: str | Path | Store, *, create: bool = True) -> Async
 
 
 def _real(path: str | Path) -> Path:
-    return Path(path).expanduser().resolve()
+    try:
+        return Path(path).expanduser().resolve()
+    except (ValueError, RuntimeError) as error:  # a zero byte; a home folder that nobody has
+        raise BadInput(f"the store's path {str(path)!r} cannot be used: {error}.") from error

@@ -22,8 +22,7 @@ from harness.decide import accepts_messages
 from harness.deltas import DeltaHub, Deltas, OperationOutput
 from harness.errors import RunEnded, RunInProgress, SessionClosed
 from harness.holding import wait_until_held
-from harness.ids import new_input_id
-from harness.inbox import submit
+from harness.inbox import as_message, submit
 from harness.journal import Journal
 from harness.llm.model import Model, ModelSettings
 from harness.log import decode_all
@@ -33,7 +32,8 @@ from harness.skill_files import SkillsRequest
 from harness.state import RunSpan, SessionState
 from harness.tools.registry import Tool
 from operations import OperationManager, Progress
-from store import Lease, Store, UnknownSession
+from operations.group import folder_name
+from store import Lease, Store
 
 
 class Run:
@@ -60,12 +60,13 @@ class Run:
         """
         if self.ended:
             raise RunEnded(self.id)
-        return await self._session._deliver(content, input_id)
+        return await self._session._deliver(as_message(content), input_id)
 
     async def interrupt(self, reason: str = "") -> RunResult:
         """Stop the turn in flight and finish the run; operations go on and report in the next run."""
+        run_id = await self._session._wait_for_start(self.id)
         if not self.ended:
-            await self._session._deliver(ev.Interrupt(reason, self.id), None)
+            await self._session._deliver(ev.Interrupt(reason, run_id), None)
         return await self.result()
 
     def __repr__(self) -> str:
@@ -115,9 +116,7 @@ class Session:
         self, content: str | ev.Message, idempotency_key: str | None = None, *, limits: ev.Limits | None = None
     ) -> Run:
         """Start a run and return once its input is durable and accepted; arguments and errors as for `run`."""
-        message = ev.Message(content) if isinstance(content, str) else content
-        if limits is not None:
-            message = ev.Message(message.text, message.images, limits)
+        message = as_message(content, limits)
         self._check_open()
         async with self._starting:
             if idempotency_key is not None and (known := self._run_of_input(idempotency_key)) is not None:
@@ -130,18 +129,23 @@ class Session:
 
     async def send(self, content: str | ev.Message, *, input_id: str | None = None) -> Run:
         """Steer the run that is going on, or start one. Returns the run that the input went to."""
-        delivered = await self._deliver(content, input_id)
+        delivered = await self._deliver(as_message(content), input_id)
         return self._run_of_input(delivered) or Run(self, delivered)
 
     async def cancel(self, reason: str = "") -> None:
         """Stop the turn, cancel every operation, finish the run as cancelled. Returns when all have ended."""
         await self._deliver(ev.Cancel(reason), None)
-        while self.state.cancel_idle or (self.state.run is not None and self.state.run.stop is ev.Cause.CANCEL):
+        state = self.state
+        run = state.run if state.run is not None and state.run.stop is ev.Cause.CANCEL else None
+        asked = {call.call_id for call in state.pending} if run is not None or state.cancel_idle else set()
+        while any(call.call_id in asked for call in self.state.pending) or (
+            run is not None and run.run_id not in self.state.runs
+        ):
             await self._wait()
 
     def events(self, after: int = 0, follow: bool = False) -> history.Events:
         """Committed events after sequence number `after`; with `follow`, waits for more, from any process."""
-        return history.Events(self.store, self.id, after, follow)
+        return history.Events(self.store, self.id, after, follow, closed=lambda: self._closed)
 
     def deltas(self) -> Deltas:
         """Live pieces of model and operation output, from now on. Bounded: a slow reader is told what it lost."""
@@ -153,16 +157,21 @@ class Session:
 
     # --- for Run
 
-    async def _deliver(self, content: str | ev.Content, input_id: str | None) -> str:
+    async def _deliver(self, content: ev.Input, input_id: str | None) -> str:
         """Put an input into the inbox and wait until the coordinator has accepted it. Returns its id."""
         self._check_open()
-        chosen = input_id or new_input_id()
-        await submit(self.store, self.id, content, chosen)
+        chosen = await submit(self.store, self.id, content, input_id)
         while chosen not in self.state.accepted:
-            if isinstance(content, (str, ev.Message)) and not accepts_messages(self.state):
+            if isinstance(content, ev.Message) and not accepts_messages(self.state):
                 break  # it is durable, and first in line for the next run
             await self._wait()
         return chosen
+
+    async def _wait_for_start(self, input_id: str) -> str:
+        """Wait until an input was accepted, and return the id of the run that it started or joined."""
+        while (run := self._run_of_input(input_id)) is None:
+            await self._wait()
+        return run.id
 
     async def _wait_for_run(self, run_id: str) -> RunResult:
         """Wait until the run that the input `run_id` started, or joined, has finished."""
@@ -253,15 +262,13 @@ async def open_session(
         settings=settings,
         title=title,
     )
-    if resume != "must":
-        op.made_model(model if model is not None else op.DEFAULT_MODEL)  # a bad name fails before a file is made
     async with AsyncExitStack() as stack:
         opened = await stack.enter_async_context(open_store(store, create=resume != "must"))
-        chosen, warnings = await _create_or_find(opened, wanted)
+        chosen, warnings = await op.create_or_find(opened, wanted)
         lease = await opened.acquire(chosen)
         stack.push_async_callback(_released, lease)
         state, prepared = await op.prepare(opened, wanted, chosen)
-        if prepared.owns_model and (close := getattr(prepared.model, "aclose", None)) is not None:
+        if prepared.model.made_here and (close := getattr(prepared.model.object, "aclose", None)) is not None:
             stack.push_async_callback(close)
         folder = _operations_folder(opened, chosen, stack)
         hub = DeltaHub()
@@ -279,7 +286,7 @@ async def open_session(
             coordinator = Coordinator(
                 Journal(opened, lease, state),
                 session_id=chosen,
-                model=prepared.model,
+                model=prepared.model.object,
                 registry=prepared.registry,
                 group=group,
                 hub=hub,
@@ -295,20 +302,6 @@ async def open_session(
                 nursery.cancel_scope.cancel()
 
 
-async def _create_or_find(store: Store, wanted: op.Wanted) -> tuple[str, tuple[str, ...]]:
-    """(id of the session to open, warnings of its creation)."""
-    if wanted.session_id is not None and wanted.resume != "never":
-        try:
-            await store.session(wanted.session_id)
-        except UnknownSession:
-            if wanted.resume == "must":
-                raise
-        else:
-            return wanted.session_id, ()
-    _, name, _ = op.made_model(op.DEFAULT_MODEL if wanted.model is None else wanted.model)
-    return await op.create(store, wanted, name)
-
-
 async def _released(lease: Lease) -> None:
     with trio.CancelScope(shield=True):
         await lease.release()
@@ -318,7 +311,7 @@ def _operations_folder(store: Store, session_id: str, stack: AsyncExitStack) -> 
     """Where the session's operations keep their files: beside the store, or in a folder that goes with the session."""
     if store.location == ":memory:":
         return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="turnlog-")))
-    return Path(store.location + ".operations") / session_id
+    return Path(store.location + ".operations") / folder_name(session_id)
 
 
 def _shown(hub: DeltaHub) -> Callable[[Progress], None]:

@@ -453,10 +453,20 @@ def _turn_interrupted(state: SessionState, event: ev.TurnInterrupted, seq: int) 
 @_step(ev.TurnFailed)
 def _turn_failed(state: SessionState, event: ev.TurnFailed, seq: int) -> SessionState:
     run = _longer(state.run, event.seconds)
-    reason = None if state.turn is None else state.turn.reason
+    turn = state.turn
+    reason = None if turn is None else turn.reason
     final = reason is ev.Reason.FINAL_ANSWER
+    # What was said since is a reason to ask again: the run must not end over a message that no request has shown.
+    unheard = turn is not None and any(
+        news.kind is ev.Reason.INPUT and news.seq > turn.seq for news in state.undelivered
+    )
     if run is not None:
-        run = replace(run, failure=event, answered=run.answered or final, usage=run.usage + event.lost)
+        run = replace(
+            run,
+            failure=None if unheard else event,
+            answered=run.answered or final,
+            usage=run.usage + event.lost,
+        )
     # A summary that cannot be had is not asked for again and again: see `can_compact`.
     compacted = state.compacted or reason is ev.Reason.COMPACTION
     state = replace(state, seq=seq, turn=None, run=run, usage=state.usage + event.lost, compacted=compacted)

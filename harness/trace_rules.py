@@ -185,7 +185,8 @@ class _RunTally(msgspec.Struct):
     usage: Usage = Usage()
     largest: int = 0
     final: bool = False
-    unheard: str = ""  # the last message, until a turn starts
+    unheard: str = ""  # the last message, until a turn that reads it starts
+    untried: str = ""  # the last message, until any turn starts, which may have failed
 
 
 def _rules_11_to_13(log: Sequence[ev.Logged]) -> list[Violation]:
@@ -202,7 +203,7 @@ def _rules_11_to_13(log: Sequence[ev.Logged]) -> list[Violation]:
                 limits = policy.limits
             case ev.InputAccepted(content=ev.Message() as message):
                 tally = tally or _RunTally(event.input_id, limits.narrowed(message.limits))
-                tally.unheard = event.input_id
+                tally.unheard = tally.untried = event.input_id
             case ev.TurnStarted():
                 if tally is None or event.run_id != tally.run_id:
                     found.append(Violation(11, seq, f"{event.turn_id} belongs to no run that is going on"))
@@ -210,6 +211,7 @@ def _rules_11_to_13(log: Sequence[ev.Logged]) -> list[Violation]:
                     found.extend(_limits_hold(seq, event, tally))
                     tally.turns += 1
                     tally.unheard = tally.unheard if event.reason is ev.Reason.COMPACTION else ""
+                    tally.untried = ""
             case ev.TurnFinished() if tally is not None:
                 tally.usage += event.cost
                 tally.largest = max(tally.largest, event.usage.total)
@@ -245,8 +247,10 @@ def _run_ends_well(seq: int, event: ev.RunFinished, tally: _RunTally | None, fin
         return [Violation(11, seq, f"run {event.run_id} ends but is not going on")]
     if (event.turns, event.usage) != (tally.turns, tally.usage):
         return [Violation(12, seq, f"run {event.run_id} has totals that are not the sums of its turns")]
-    if tally.unheard and event.outcome in (ev.Outcome.COMPLETED, ev.Outcome.LIMIT_REACHED):
-        return [Violation(7, seq, f"the run ends without a turn that read input {tally.unheard}")]
+    stopped = event.outcome in (ev.Outcome.INTERRUPTED, ev.Outcome.CANCELLED)
+    answered = event.outcome in (ev.Outcome.COMPLETED, ev.Outcome.LIMIT_REACHED)
+    if unread := tally.unheard if answered else "" if stopped else tally.untried:
+        return [Violation(7, seq, f"the run ends without a turn that read input {unread}")]
     return []
 
 

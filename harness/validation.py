@@ -1,16 +1,59 @@
-"""Numbers that come from callers: what may stand in a policy, in limits, in model settings.  Pure.
+"""Values that come from callers: texts, numbers, policies, limits, settings.  Pure.
 
-Belongs here: refusing what no rule could work with (NaN, infinities, zero where something is needed).
-Must not know: where the numbers go.
+Belongs here: refusing what no log could hold (a wrong type, half a character) and no rule could work with (NaN, zero).
+Must not know: where the values go.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from harness.errors import BadInput
 from harness.events import Limits, Policy
 from harness.llm.model import ModelSettings
+
+T = TypeVar("T")
+
+MOST_ID_CHARS: Final = 200
+
+
+def as_logged(name: str, value: T, shape: Any = None) -> T:
+    """The value as a log gives it back. shape: its type where that is a union. Raises BadInput that names it."""
+    try:
+        # Not by way of JSON, which would make null of NaN before a check could see it.
+        found: T = msgspec.convert(msgspec.to_builtins(value), shape or type(value))
+        msgspec.json.encode(found)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise BadInput(f"{name} cannot be recorded: {error}.") from error
+    return found
+
+
+def checked(name: str, value: object, shape: type[T], check: Callable[[T], None]) -> T:
+    """The value, which has to be of that type, hold what a log can hold, and pass the check. Raises BadInput."""
+    if not isinstance(value, shape):
+        raise BadInput(f"{name} has to be a harness.{shape.__name__}, not {type(value).__name__}.")
+    found = as_logged(name, value, shape)
+    check(value)
+    return found
+
+
+def text_of(name: str, value: object) -> str:
+    """The value, which has to be text that a log can hold. Raises BadInput."""
+    if not isinstance(value, str):
+        raise BadInput(f"{name} has to be text, not {type(value).__name__}.")
+    return as_logged(name, value, str)
+
+
+def id_of(name: str, value: object) -> str:
+    """The value, which has to be usable as an id: on one line, neither empty nor very long. Raises BadInput."""
+    text = text_of(name, value)
+    if not text.strip() or not text.isprintable() or len(text) > MOST_ID_CHARS:
+        raise BadInput(f"{name} {text[:40]!r} is not usable: it needs 1 to {MOST_ID_CHARS} printable characters.")
+    return text
 
 
 def check_policy(policy: Policy) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import types
 from collections.abc import Coroutine, Generator
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import outcome
+import trio
 
 T = TypeVar("T")
 
@@ -19,15 +20,23 @@ class Abandoned(BaseException):
     """Thrown in place of a cancellation that is swallowed again and again. Not an Exception, for that reason."""
 
 
-class Leash:
-    """Whether the coroutine has been given up."""
+MOST_SWALLOWED: Final = 1000
+"""Cancellations that code which is being stopped may survive, one an await. Its cleanup needs a few; a loop that
+catches them never waits for anything again, and would keep the processor busy until its time is up."""
 
+
+class Leash:
+    """stopping: the coroutine was cancelled by whoever drives it. abandoned: it has been given up."""
+
+    stopping = False
     abandoned = False
 
 
 @types.coroutine
 def driven(coroutine: Coroutine[Any, Any, T], leash: Leash) -> Generator[Any, Any, T]:
-    """Await `coroutine`; once `leash.abandoned` is set, what would wake it with an error raises Abandoned inside it.
+    """Await `coroutine`; once it is abandoned, what would wake it with an error raises Abandoned inside it.
+
+    It is abandoned when `leash` says so, or when it was told to stop and has swallowed MOST_SWALLOWED cancellations.
 
     Code that catches trio.Cancelled and goes on would keep its task, and so its nursery, alive for ever: every await of
     it fails at once and the loop spins. Another exception gets past `except trio.Cancelled`, and unlike closing the
@@ -35,6 +44,7 @@ def driven(coroutine: Coroutine[Any, Any, T], leash: Leash) -> Generator[Any, An
     """
     value: Any = None
     error: BaseException | None = None
+    swallowed = 0
     while True:
         try:
             trap = coroutine.send(value) if error is None else coroutine.throw(error)
@@ -46,5 +56,9 @@ def driven(coroutine: Coroutine[Any, Any, T], leash: Leash) -> Generator[Any, An
         except BaseException as raised:  # noqa: BLE001  (handed on, whatever it is)
             error = raised
         # trio sends errors as values, which its own code unwraps inside the coroutine.
-        if leash.abandoned and (error is not None or isinstance(value, outcome.Error)):
+        woken_by = value.error if isinstance(value, outcome.Error) else error
+        if leash.stopping and isinstance(woken_by, trio.Cancelled):
+            swallowed += 1
+            leash.abandoned = leash.abandoned or swallowed > MOST_SWALLOWED
+        if leash.abandoned and woken_by is not None:
             error = Abandoned()

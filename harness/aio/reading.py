@@ -44,7 +44,7 @@ async def read_events(store: str | Path | Store, session_id: str, *, upto: int |
 async def submit(
     store: str | Path | Store,
     session_id: str,
-    content: str | ev.Content,
+    content: str | ev.Input,
     input_id: str | None = None,
     *,
     source: str = "user",

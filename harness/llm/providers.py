@@ -1,4 +1,4 @@
-"""The providers, as data, and what can be wrong with a model's name.
+"""The providers, as data, and what can be wrong with a model's name.  Pure.
 
 Belongs here: one row for each provider: where it is, which variable has its key, what it speaks, how it is special.
 Must not know: HTTP, requests, how a row is used. Adding a compatible provider is adding a row.

@@ -1,4 +1,4 @@
-"""`@harness.tool`: a Python function as a tool.
+"""`@harness.tool`: a Python function as a tool.  Pure.
 
 Belongs here: the schema from a signature, and turning what a function returns into something a model reads.
 Must not know: how or when functions are run.
@@ -6,9 +6,10 @@ Must not know: how or when functions are run.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Generic, ParamSpec, TypeVar, cast, get_type_hints, overload
 
 import msgspec
@@ -49,12 +50,15 @@ class FunctionTool(Generic[P, R]):
     ) -> None:
         if timeout_s is not None and not (math.isfinite(timeout_s) and timeout_s > 0):
             raise ToolDefinitionError(f"timeout_s has to be a positive number of seconds, not {timeout_s!r}.")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise ToolDefinitionError(f"tool {function.__name__!r} yields; a result comes whole. Return it instead.")
         self._function = function
-        self.name: str = str(name or getattr(function, "__name__", ""))
-        self.__doc__ = function.__doc__
+        declared = _declared(function)
+        self.name: str = str(name or getattr(function, "__name__", "") or getattr(declared, "__name__", ""))
+        self.__doc__ = function.__doc__ if declared is function else declared.__doc__ or function.__doc__
         self._timeout_s, self._idempotent = timeout_s, idempotent
         self._shape = _arguments_of(function, self.name)
-        self._schema = ToolSchema(self.name, description or inspect.getdoc(function) or self.name, _schema(self._shape))
+        self._schema = ToolSchema(self.name, description or inspect.getdoc(self) or self.name, _schema(self._shape))
         check_definition(self)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -96,8 +100,9 @@ class FunctionTool(Generic[P, R]):
 
             return run_async
 
-        def run(arguments: dict[str, Any]) -> dict[str, Any]:
-            return _result(call(**bound(arguments)))
+        def run(arguments: dict[str, Any]) -> dict[str, Any] | Awaitable[dict[str, Any]]:
+            value = call(**bound(arguments))
+            return _later(value) if inspect.isawaitable(value) else _result(value)
 
         return run
 
@@ -131,6 +136,11 @@ def _presented(operations: Sequence[Operation]) -> Presented:
     return Presented(CallOutcome.OK, (Text(str((operation.result or {}).get("text", ""))),))
 
 
+async def _later(value: Awaitable[object]) -> dict[str, Any]:
+    """The result of a plain function that only makes a coroutine, such as one that wraps an async function."""
+    return _result(await value)
+
+
 def _result(value: object) -> dict[str, Any]:
     if value is None:
         text = ""
@@ -141,10 +151,17 @@ def _result(value: object) -> dict[str, Any]:
     return {"text": cut_middle(clean(text), RESULT_CHARS)}
 
 
+def _declared(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Where the annotations are: of a functools.partial, and of an object that can be called, not on it itself."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function if inspect.isroutine(function) or inspect.isclass(function) else type(function).__call__
+
+
 def _arguments_of(function: Callable[..., Any], name: str) -> type[msgspec.Struct]:
     """A struct with a field for each parameter. Raises ToolDefinitionError naming the parameter that cannot be one."""
     try:
-        hints = get_type_hints(function, include_extras=True)
+        hints = get_type_hints(_declared(function), include_extras=True)
         parameters = inspect.signature(function).parameters
     except (NameError, TypeError, ValueError) as error:
         raise ToolDefinitionError(f"the annotations of tool {name!r} cannot be read: {error}.") from error
@@ -160,7 +177,10 @@ def _arguments_of(function: Callable[..., Any], name: str) -> type[msgspec.Struc
             fields.append((parameter.name, annotation))
         else:
             fields.append((parameter.name, annotation, _default(parameter, name)))
-    return msgspec.defstruct("Arguments", fields, frozen=True, forbid_unknown_fields=True, kw_only=True)
+    try:
+        return msgspec.defstruct("Arguments", fields, frozen=True, forbid_unknown_fields=True, kw_only=True)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ToolDefinitionError(f"the parameters of tool {name!r} cannot be offered to a model: {error}.") from error
 
 
 def _default(parameter: inspect.Parameter, name: str) -> Any:

@@ -15,12 +15,18 @@ import msgspec
 
 from harness.events import CallOutcome, ToolRecord, Wake
 from harness.llm.model import Part, Text, ToolSchema
+from harness.nesting import is_deeper
+from harness.transcript import clean
 from operations import Operation, OperationSpec, Status
+from operations.wording import error_text as error_line
 
 log = logging.getLogger("turnlog.tools")
 
 EXCERPT_CHARS: Final = 200
 """Characters of a bad argument string that its rejection quotes."""
+
+MOST_DEPTH: Final = 100
+"""Arrays and objects inside one another in a call's arguments."""
 
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """The narrowest rule for tool names among the providers."""
@@ -76,10 +82,14 @@ def read_arguments(raw: str) -> dict[str, Any] | Rejection:
     if not raw.strip():
         return {}
     try:
-        value = msgspec.json.decode(raw.encode("utf-8", "replace"))
-    except (msgspec.DecodeError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        return Rejection(f"the arguments are not valid JSON ({reason}): {excerpt(raw)}")
+        encoded = raw.encode("utf-8", "replace")
+        value = msgspec.json.decode(encoded)
+        if is_deeper(encoded, MOST_DEPTH):
+            raise RecursionError
+    except RecursionError:
+        return Rejection(f"the arguments are nested more than {MOST_DEPTH} levels deep: {excerpt(raw)}")
+    except msgspec.DecodeError as error:
+        return Rejection(f"the arguments are not valid JSON ({error}): {excerpt(raw)}")
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -203,6 +213,10 @@ class Registry:
         tool = self._tools.get(name)
         return tool is None or isinstance(tool, AbsentTool)
 
+    def kind(self, name: str) -> str:
+        """What kind of tool has that name, as its record says."""
+        return self._tools[name].record().kind
+
     def records(self) -> tuple[ToolRecord, ...]:
         """What the log keeps of the tools, with schemas as the model sees them."""
         found = [tool.record() for tool in self._tools.values()]
@@ -228,22 +242,32 @@ class Registry:
             specs = tool.translate(rest, workspace)
         except Exception as error:
             log.exception("the tool %r could not translate a call", name)
-            return Rejection(f"the tool {name!r} failed: {type(error).__name__}: {error}. Do without it.")
+            return Rejection(f"the tool {name!r} failed: {error_line(error)}. Do without it.")
         if isinstance(specs, Rejection):
             return specs
+        if not isinstance(specs, tuple) or not all(isinstance(spec, OperationSpec) for spec in specs):
+            log.error("the tool %r translated a call into %r, which is no tuple of OperationSpecs", name, specs)
+            return Rejection(f"the tool {name!r} failed: what it asked for is no work. Do without it.")
         return Translated(rest, wake, specs) if specs else Rejection(f"the tool {name!r} asked for no work.")
 
     def present(self, name: str, operations: Sequence[Operation]) -> Presented:
         """The model-facing result of an ended call."""
         tool = self._tools.get(name)
         if tool is None:  # the session's tools were changed while the call ran
-            return Presented(worst(operations), (Text(ended_text(operations)),))
+            return Presented(worst(operations), (Text(clean(ended_text(operations))),))
         try:
-            return tool.present(operations)
+            presented = tool.present(operations)
+            if not isinstance(presented, Presented):
+                raise TypeError(f"present has to return a Presented, not {type(presented).__name__}")
+            return Presented(presented.outcome, tuple(_cleaned(part) for part in presented.parts))
         except Exception as error:
             log.exception("the tool %r could not present a result", name)
-            told = f"the tool {name!r} could not tell its result ({type(error).__name__}: {error})"
-            return Presented(CallOutcome.FAILED, (Text(f"{told}\n{ended_text(operations)}"),))
+            told = f"the tool {name!r} could not tell its result ({error_line(error)})"
+            return Presented(CallOutcome.FAILED, (Text(clean(f"{told}\n{ended_text(operations)}")),))
+
+
+def _cleaned(part: Part) -> Part:
+    return Text(clean(part.text)) if isinstance(part, Text) else part
 
 
 def check_definition(tool: Tool) -> None:
@@ -252,6 +276,10 @@ def check_definition(tool: Tool) -> None:
         raise ToolDefinitionError(
             f"tool name {tool.name!r} is not allowed: use 1 to 64 ASCII letters, digits, underscores and hyphens."
         )
+    try:
+        msgspec.json.decode(msgspec.json.encode(tool.record()), type=ToolRecord)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise ToolDefinitionError(f"the record of tool {tool.name!r} cannot be written to a log: {error}.") from error
     parameters = tool.record().schema.parameters
     if parameters.get("type") != "object" or not isinstance(parameters.get("properties", {}), dict):
         raise ToolDefinitionError(f"the schema of tool {tool.name!r} has to be of type object at its top level.")

@@ -227,6 +227,11 @@ CASES = [
         FinishRun(ev.Outcome.FAILED, "authentication: bad key"),
     ),
     Case(
+        "rule-1: a turn that failed after something new was said",
+        lambda: LogWriter().says("go").start().says("and?").add(ev.TurnFailed("t1", ErrorKind.CONNECTION, "dropped")),
+        CallModel(ev.Reason.INPUT),
+    ),
+    Case(
         "rule-7: a turn that failed while a command runs",
         lambda: with_pending("a").says("and?").start().add(ev.TurnFailed("t2", ErrorKind.SERVER_ERROR, "500")),
         Wait(),

@@ -593,7 +593,7 @@ async def test_functions_are_tools() -> None:
         ({"limits": harness.Limits(turns=0)}, "the limit turns has to be above zero, not 0."),
         ({"limits": harness.Limits(seconds=float("nan"))}, "the limit seconds has to be above zero, not nan."),
         ({"policy": harness.Policy(coalesce_s=-1)}, "coalesce_s has to be a number of seconds, zero or more, not -1."),
-        ({"session_id": "../x"}, "session_id '../x' is not usable: it may not be empty, begin with '.' or hold '/'."),
+        ({"session_id": "../x"}, "session_id '../x' is not usable: it may not begin with '.' or hold '/'."),
     ],
 )
 async def test_bad_arguments_are_refused_in_one_line_and_make_no_file(
@@ -677,3 +677,122 @@ async def test_a_message_that_comes_while_a_run_is_being_cancelled_starts_the_ne
         assert following is not None and last_said(world) == "and then this"
         await answered(world, following)
         await world.checked(session.id)
+
+
+async def with_one_call(world: World, session: harness.Session) -> harness.Run:
+    """A run that has made one call, which runs."""
+    run = await session.start_run("go")
+    await settle()
+    world.model.answer(calls=[call("a")])
+    await settle()
+    return run
+
+
+async def test_a_message_that_comes_while_an_idle_session_cancels_waits_for_the_end_of_that(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    world = World()
+    world.handler.obeys_cancel = False
+    async with world.open() as session:
+        run = await with_one_call(world, session)
+        await run.interrupt()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(session.cancel)
+            await settle()
+            following = await session.send("and then this")
+            await settle()
+            assert session.current_run is None and len(nursery.child_tasks) == 1, "both wait for the operation"
+            world.handler.end(world.handler.started[0], Status.CANCELLED)
+        await settle()
+        assert last_said(world) == "and then this"
+        await answered(world, following)
+        await world.checked(session.id)
+
+
+async def test_a_cancel_and_a_message_that_come_together_cancel_all_the_same(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    world = World()
+    async with world.open() as session:
+        run = await with_one_call(world, session)
+        await run.interrupt()
+        await harness.submit(world.store, session.id, harness.Cancel())
+        message = await harness.submit(world.store, session.id, "and then this")
+        await settle()
+        assert not session.state.pending
+        assert session.current_run is not None and session.current_run.id == message
+        await answered(world, session.current_run)
+        await world.checked(session.id)
+
+
+async def test_interrupting_by_a_message_that_joined_another_run_stops_that_one(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    world = World()
+    world.handler.obeys_cancel = False
+    async with world.open() as session:
+        await with_one_call(world, session)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(session.cancel)
+            await settle()
+            await session.send("one")
+            joined = await session.send("two")
+            world.handler.end(world.handler.started[0], Status.CANCELLED)
+        await settle()
+        assert session.current_run is not None and session.current_run.id != joined.id
+        assert (await joined.interrupt()).outcome == "interrupted"
+        assert session.current_run is None
+        await world.checked(session.id)
+
+
+async def test_an_interrupt_of_a_run_that_has_not_begun_is_of_that_run(autojump_clock: trio.testing.MockClock) -> None:
+    world = World()
+    world.handler.obeys_cancel = False
+    async with world.open() as session:
+        await with_one_call(world, session)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(session.cancel)
+            await settle()
+            waiting = await session.send("later")
+
+            async def interrupt() -> None:
+                assert (await waiting.interrupt()).run_id == waiting.id
+
+            nursery.start_soon(interrupt)
+            await settle()
+            world.handler.end(world.handler.started[0], Status.CANCELLED)
+        await world.checked(session.id)
+
+
+async def test_the_blocks_own_group_of_errors_comes_out_as_it_was() -> None:
+    world = World()
+    mine = ExceptionGroup("mine", [ValueError(1)])
+    with pytest.raises(ExceptionGroup) as caught:
+        async with world.open():
+            raise mine
+    assert caught.value is mine
+
+
+async def test_two_that_open_a_session_at_once_make_it_once(tmp_path: Path) -> None:
+    outcomes: list[str] = []
+
+    async def open_one() -> None:
+        try:
+            async with harness.open_session(tmp_path / "s.db", session_id="a", model="runbook") as session:
+                outcomes.append((await session.run("nothing to run")).outcome)
+        except harness.SessionBusy:
+            outcomes.append("busy")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(open_one)
+        nursery.start_soon(open_one)
+    assert set(outcomes) <= {"completed", "busy"} and "completed" in outcomes
+
+
+async def test_a_follower_that_outlives_its_session_is_told_that_it_is_closed(tmp_path: Path) -> None:
+    async with harness.open_session(tmp_path / "s.db", model="runbook") as session:
+        following = session.events(follow=True)
+        await following.__anext__()
+    with pytest.raises(harness.SessionClosed):
+        async for _ in following:
+            pass

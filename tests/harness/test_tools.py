@@ -40,7 +40,7 @@ BAD = [
     ("bash", '{"command":"ls"', "the arguments are not valid JSON"),
     ("bash", '{"command":"ls",}', "the arguments are not valid JSON"),
     ("bash", '{"command":"ls"}{"command":"pwd"}', "the arguments are not valid JSON"),
-    ("bash", "[" * 100_000, "the arguments are not valid JSON"),
+    ("bash", "[" * 100_000, "the arguments are nested more than 100 levels deep"),
     ("bash", "[]", "the arguments have to be a JSON object, not an array"),
     ("bash", '"ls"', "the arguments have to be a JSON object, not a string"),
     ("bash", "5", "the arguments have to be a JSON object, not a number"),

@@ -10,7 +10,7 @@ import pytest
 from harness import check
 from harness import events as ev
 from harness.events import Logged
-from harness.llm.model import Usage
+from harness.llm.model import ErrorKind, Usage
 from operations import Status
 from tests.harness.logs import LogWriter, with_pending
 
@@ -112,3 +112,12 @@ def test_a_call_that_ends_in_a_branch_as_unknown_keeps_the_rules() -> None:
     log.add(ev.OperationUpdated("op-a", Status.UNKNOWN, result={"error": "it is the parent's"}))
     assert log.state.foreign == frozenset()
     assert check(log.events) == []
+
+
+def test_a_run_may_not_fail_over_a_message_that_came_after_its_last_turn() -> None:
+    log = LogWriter().says("go", "r1").start().says("and?", "in2")
+    log.add(ev.TurnFailed("t1", ErrorKind.CONNECTION, "dropped"))
+    (violation,) = check(log.run_finished(ev.Outcome.FAILED).events)
+    assert (violation.rule, violation.what) == (7, "the run ends without a turn that read input in2")
+    again = LogWriter().says("go", "r1").start().add(ev.TurnFailed("t1", ErrorKind.CONNECTION, "dropped"))
+    assert check(again.run_finished(ev.Outcome.FAILED).events) == []
