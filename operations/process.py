@@ -39,7 +39,7 @@ import msgspec
 import trio
 
 from operations.boot import boot_id, uptime_s
-from operations.process_table import MARK, Family, Process, Row, Scanner, is_alive, look_up, marks_of, open_pidfd, send
+from operations.process_table import MARK, Family, Process, Scanner, Table, is_alive, look_up, open_pidfd, send
 
 SEGMENT_BYTES: Final = 8 * 1024 * 1024
 HEAD_SEGMENTS: Final = 4
@@ -251,7 +251,7 @@ def start(
     Raises CannotStart.
     """
     shell = shutil.which("bash") or "/bin/sh"
-    words = [shell, "-c", command]
+    words = [shell, "-c", "--", command]  # a command may begin with a dash
     if len(os.fsencode(command)) > ARGUMENT_BYTES:
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -315,6 +315,9 @@ async def end(traces: Traces, scanner: Scanner, supervisor: Watched | None) -> l
     SIGTERM, up to TERM_GRACE_S, then SIGKILL until a scan finds nothing. Its group is signalled as one, against
     processes that multiply; then each member, for those that left the group.
     """
+    if supervisor is not None:
+        send(supervisor.process, signal.SIGCONT)  # its command may have stopped it, and it would record no end
+        await _begun(traces, supervisor)
     ours = family(traces)
     # A stopped process cannot act on SIGTERM until it goes on.
     gently = (signal.SIGTERM, signal.SIGCONT)
@@ -327,9 +330,10 @@ async def end(traces: Traces, scanner: Scanner, supervisor: Watched | None) -> l
     with trio.move_on_after(TERM_GRACE_S):
         if supervisor is not None:
             await supervisor.wait()
-        while members:
-            members = [member for member in members if is_alive(member)]
-            await trio.sleep(0.02)
+        pause_s = 0.02
+        while members := [member for member in members if is_alive(member)]:
+            await trio.sleep(pause_s)
+            pause_s = min(0.2, 1.5 * pause_s)  # hundreds may be waited for at once
     for _ in range(KILL_ROUNDS):
         ours = family(traces)
         members = await scanner.members(ours)
@@ -345,25 +349,25 @@ async def end(traces: Traces, scanner: Scanner, supervisor: Watched | None) -> l
     return members
 
 
+async def _begun(traces: Traces, supervisor: Watched) -> None:
+    """A supervisor that is just starting has its command soon; ended before, it would be found by nobody yet."""
+    with trio.move_on_after(SETTLE_S):
+        while traces.process("command") is None and is_alive(supervisor.process):  # noqa: ASYNC110  (it writes that)
+            await trio.sleep(0.01)
+
+
 async def end_strays(folders: Sequence[Path], scanner: Scanner) -> None:
     """End what the commands of these folders, which have ended, left running."""
-    rows = await scanner.rows()
-    left = await trio.to_thread.run_sync(_with_strays, folders, rows)
+    table = await scanner.table()
+    left = await trio.to_thread.run_sync(_with_strays, folders, table)
     async with trio.open_nursery() as nursery:
         for traces in left:
             nursery.start_soon(end, traces, scanner, None)
 
 
-def _with_strays(folders: Sequence[Path], rows: Sequence[Row]) -> list[Traces]:
-    """Those that may have some: of thousands of commands only a few have, and each look at one costs a scan."""
-    marks = {mark for row in rows for mark in marks_of(row.process.pid)}
-    numbers = {number for row in rows for number in (row.group, row.session)}
-    found = []
-    for traces in map(Traces, folders):
-        leader = traces.process("command")
-        if traces.mark in marks or (leader is not None and leader.pid in numbers):
-            found.append(traces)
-    return found
+def _with_strays(folders: Sequence[Path], table: Table) -> list[Traces]:
+    # Of thousands of commands only a few have any, and a look at each by itself would be a scan.
+    return [traces for traces in map(Traces, folders) if table.members(family(traces))]
 
 
 def _signal_group(leader: Process | None, number: signal.Signals) -> None:

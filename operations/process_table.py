@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -85,25 +86,38 @@ class Family(msgspec.Struct, frozen=True):
     leader: Process | None
     mark: str
 
-    def members(self, rows: Iterable[Row]) -> list[Process]:
-        """Its live processes: those in the leader's session or group, and those that carry the mark."""
-        rows = [row for row in rows if row.state not in "ZX"]
-        leader = self.leader
-        first = 0 if leader is None else leader.began
-        number = 0 if leader is None else leader.pid
-        if any(row.process.pid == number and row.process != leader for row in rows):
-            number = 0  # the id has come again: a session or group of that number is a stranger's
-        found = []
+
+class Table:
+    """The live processes of a moment, by what tells families. Made once for many: each costs the reading of a file."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._by_id: dict[int, Process] = {}
+        self._by_number: defaultdict[int, list[Process]] = defaultdict(list)
+        self._by_mark: defaultdict[str, list[Process]] = defaultdict(list)
         for row in rows:
-            if row.process.began < first:
+            if row.state in "ZX":
                 continue
-            if (number and number in (row.session, row.group)) or self.mark in marks_of(row.process.pid):
-                found.append(row.process)
-        return found
+            self._by_id[row.process.pid] = row.process
+            for number in {row.group, row.session}:
+                self._by_number[number].append(row.process)
+            for mark in set(_marks(row.process.pid)):
+                self._by_mark[mark].append(row.process)
+
+    def members(self, family: Family) -> list[Process]:
+        """Its live processes: the leader, those in its session or group, and those that carry the mark."""
+        found = list(self._by_mark.get(family.mark, ()))
+        leader = family.leader
+        if leader is None:
+            return found
+        there = self._by_id.get(leader.pid)
+        if there == leader:
+            found.append(leader)  # by itself: it is recorded a moment before it leads anything
+        if there in (None, leader):  # else the id has come again, and a session or group of that number is a stranger's
+            found.extend(self._by_number.get(leader.pid, ()))
+        return [process for process in dict.fromkeys(found) if process.began >= leader.began]
 
 
-def marks_of(pid: int) -> list[str]:
-    """The marks in the environment that the process was started with, outermost first."""
+def _marks(pid: int) -> list[str]:
     start = MARK.encode() + b"="
     for variable in _read(f"/proc/{pid}/environ", ENVIRON_BYTES).split(b"\0"):
         if variable.startswith(start):
@@ -132,34 +146,32 @@ def _read(path: str, most: int) -> bytes:
     return b"".join(pieces)
 
 
-def scan() -> list[Row]:
-    """Every process. Reads one file for each: call it in a thread."""
+def scan() -> Table:
+    """Every process. Reads two files for each: call it in a thread."""
     rows = (look_up(int(name)) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
-    return [row for row in rows if row is not None]
+    return Table(row for row in rows if row is not None)
 
 
 class Scanner:
     """Scans for many at once: who asks while one scan runs shares the next, so that 500 ends cost a few scans."""
 
-    def __init__(self, scanned: Callable[[], list[Row]] = scan) -> None:
-        self._scan = scanned
+    def __init__(self) -> None:
         self._lock = trio.Lock()
         self._begun = 0
         self._done = 0
-        self._rows: list[Row] = []
+        self._table = Table(())
 
-    async def rows(self) -> list[Row]:
+    async def table(self) -> Table:
         """A table that was read entirely after this call."""
         needed = self._begun + 1
         async with self._lock:
             if self._done < needed:
                 self._begun += 1
                 number = self._begun
-                self._rows = await trio.to_thread.run_sync(self._scan)
+                self._table = await trio.to_thread.run_sync(scan)
                 self._done = number
-            return self._rows
+            return self._table
 
     async def members(self, family: Family) -> list[Process]:
         """The live processes of a command."""
-        rows = await self.rows()
-        return await trio.to_thread.run_sync(family.members, rows)
+        return (await self.table()).members(family)

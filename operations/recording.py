@@ -6,6 +6,7 @@ Must not know: logs, or what an update leads to.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import msgspec
@@ -27,7 +28,7 @@ def recordable(update: Update) -> Update:
         checkpoint, result = _as_read(update.checkpoint), _as_read(update.result)
         fields = {**msgspec.structs.asdict(update), "checkpoint": checkpoint, "result": result}
         if update.seconds is not None:
-            fields["seconds"] = max(0.0, update.seconds)
+            fields["seconds"] = max(0.0, update.seconds) if math.isfinite(update.seconds) else None
         return msgspec.convert(fields, Update, builtin_types=(bytes,))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise NotRecordable(str(error)) from error

@@ -279,6 +279,12 @@ async def test_what_an_owner_gets_is_what_a_reader_of_its_log_will_find(tmp_path
     assert msgspec.json.decode(msgspec.json.encode(end), type=Update) == end
 
 
+@pytest.mark.parametrize(("seconds", "kept"), [(float("inf"), None), (float("nan"), None), (-1.0, 0.0), (2, 2.0)])
+async def test_seconds_are_a_number_of_them_or_not_known(tmp_path: Path, seconds: float, kept: float | None) -> None:
+    async with group_of(tmp_path, {"f": lambda _: Ended(Status.COMPLETED, {}, seconds=seconds)}) as group:
+        assert (await run(group, function("op", "f"))).seconds == kept
+
+
 class Checkpointing(Held):
     async def start(self, operation: Operation, context: Any) -> Ended:
         await context.running({"path": os.fsdecode(b"caf\xe9")})

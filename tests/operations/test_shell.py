@@ -46,6 +46,7 @@ def end_strays(strays: list[int]) -> None:
         ("[[ a == a ]] && echo bash", 0, None, "bash\n"),
         ("pwd -P | grep -c op; cat; echo after", 0, None, None),
         ("umask", 0, None, None),
+        ("-x --help; echo after", 0, None, None),
     ],
 )
 async def test_the_exit_status_is_a_result_whatever_it_is(
@@ -173,6 +174,45 @@ async def test_cancelling_leaves_nothing_of_the_command(tmp_path: Path, command:
         assert end.status is Status.CANCELLED
         assert (end.result or {})["strays"] == []
         assert gone(pid)
+
+
+@pytest.mark.slow
+async def test_two_hundred_stubborn_commands_are_cancelled_within_the_grace(tmp_path: Path) -> None:
+    names = [f"op{number}" for number in range(200)]
+    command = "(trap '' TERM; while :; do sleep 0.2; done) & setsid sleep 1000 & echo >> begun; wait"
+    async with group_of(tmp_path / "operations", limits={"shell": 200}) as group:
+        group.start([shell(name, command, tmp_path) for name in names])
+        await until(lambda: read(tmp_path / "begun").count("\n") == len(names))
+        group.cancel(names, "enough")
+        assert {end.status for end in (await ends(group, *names)).values()} == {Status.CANCELLED}
+
+
+@pytest.mark.parametrize("more", [{}, {"timeout_s": 0.0001}], ids=["cancelled", "timed out"])
+async def test_a_command_that_is_ended_as_it_begins_does_not_run_through_the_grace(
+    tmp_path: Path, more: dict[str, float]
+) -> None:
+    async with group_of(tmp_path / "operations") as group:
+        group.start([shell("op", "sleep 0.5; echo x > ran; sleep 1000", tmp_path, **more)])
+        if not more:
+            await group.updates.receive()
+            group.cancel(["op"], "enough")
+        await ends(group, "op")
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("more", [{}, {"timeout_s": 0.5}], ids=["cancelled", "timed out"])
+async def test_a_command_that_has_stopped_its_supervisor_is_ended_all_the_same(
+    tmp_path: Path, more: dict[str, float]
+) -> None:
+    async with group_of(tmp_path / "operations") as group:
+        group.start([shell("op", "kill -STOP $PPID; echo $$ $PPID > pids; exec sleep 1000", tmp_path, **more)])
+        pids = [int(word) for word in (await until(lambda: read(tmp_path / "pids"))).split()]
+        if not more:
+            group.cancel(["op"], "enough")
+        end = (await ends(group, "op", within_s=4))["op"]
+    assert end.status is (Status.FAILED if more else Status.CANCELLED)
+    assert (end.result or {})["signal"] == "SIGTERM"
+    assert all(map(gone, pids))
 
 
 async def test_cancelling_a_command_does_not_touch_another(tmp_path: Path) -> None:
