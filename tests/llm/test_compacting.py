@@ -81,7 +81,7 @@ async def test_recent_turns_stay_whole_and_a_call_that_runs_survives(protocol: s
     async with opened(protocol, handle, tmp_path, window_tokens=2000) as (session, server):
         result = await session.run("What is the sum?")
     assert (result.outcome, result.text) == ("completed", "Done.")
-    assert [call.outcome.value for call in result.tool_calls] == ["ok"] * 4
+    assert [call.outcome for call in result.tool_calls] == [harness.CallOutcome.OK] * 4
     events = await sound(tmp_path, session.id)
     (compacted,) = [event for event in events if isinstance(event, harness.ContextCompacted)]
     started = [event for event in events if isinstance(event, harness.TurnStarted)]

@@ -92,7 +92,7 @@ def goes_back(protocol: str, output: tuple[OutputItem, ...], provider: str) -> N
 
 def sent(body: dict[str, Any]) -> dict[str, Any]:
     """As it is on the wire, which any strict reader takes."""
-    return msgspec.json.decode(jsontext.encoded(body))
+    return msgspec.json.decode(jsontext.encoded(body), type=dict[str, Any])
 
 
 @pytest.mark.parametrize("protocol", STREAMS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -73,7 +75,12 @@ def test_an_old_item_is_not_written_again(name: str, monkeypatch: pytest.MonkeyP
     items = history(3)
     model.encode(request_of(items[:-2]))
     parsed: list[str] = []
-    monkeypatch.setattr(wire, "safe_arguments", lambda raw: parsed.append(raw) or {})
+
+    def parse(raw: str) -> dict[str, Any]:
+        parsed.append(raw)
+        return {}
+
+    monkeypatch.setattr(wire, "safe_arguments", parse)
     model.encode(request_of(items))
     assert parsed == ['{"n": 2}']
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 import trio
@@ -61,8 +62,8 @@ class Attempts:
         return [b - a for a, b in zip(self.moments, self.moments[1:], strict=False)]
 
 
-def failure(kind: ErrorKind = ErrorKind.OVERLOADED, **facts: object) -> ModelError:
-    return ModelError(kind, "too busy", status=529, **facts)  # type: ignore[arg-type]
+def failure(kind: ErrorKind = ErrorKind.OVERLOADED, **facts: Any) -> ModelError:
+    return ModelError(kind, "too busy", status=529, **facts)
 
 
 def test_every_kind_has_its_row() -> None:

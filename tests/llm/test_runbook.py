@@ -21,7 +21,7 @@ from harness.llm.model import (
 )
 from harness.llm.runbook import Runbook, reply
 from harness.llm.runbook_answer import Outcome, read_result, table
-from tests.llm.shapes import asking, joined, user
+from tests.llm.shapes import asking, joined, text_of, user
 
 OK = "exit status 0 (0.50 s)\n\n"
 RUNNING = "still running: its result will come in a later message"
@@ -248,7 +248,7 @@ async def test_deltas_and_response_agree() -> None:
     assert joined(deltas)[2] == {0: ("bash", '{"command":"x","wake":"quiet"}')}
     deltas.clear()
     response = await model.respond(ModelRequest("", (), [UserItem(())]), emit=deltas.append)
-    assert (response.stop, joined(deltas)[0]) == (StopReason.END, response.output[0].text)  # type: ignore[union-attr]
+    assert (response.stop, joined(deltas)[0]) == (StopReason.END, text_of(response))
     assert response.usage.input is None
     await model.aclose()
 
