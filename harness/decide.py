@@ -18,6 +18,7 @@ from harness.compaction import can_compact, is_due, what_is_large
 from harness.events import Cause, Outcome, Reason, TurnFailed, Wake
 from harness.llm.model import ErrorKind, StopReason
 from harness.state import Call, Run, SessionState, Undelivered, is_cancelling, open_operations
+from harness.transcript import Cut
 
 
 class Now(msgspec.Struct, frozen=True):
@@ -117,6 +118,10 @@ TICK_S: Final = 1e-6
 MOST_FRUITLESS: Final = 5
 """Responses in a row that a run may have cut off or paused: a model that always breaks off would cost without end."""
 
+FINAL_ANSWER_MIN_S: Final = 1.0
+FINAL_ANSWER_MAX_S: Final = 60.0
+"""Seconds that a final answer may take where there is a limit of seconds: time for a page of text."""
+
 CUT_OFF: Final = (
     "this call was not run: your response was cut off at its length limit before the call was certainly complete. "
     "Send it again, shorter."
@@ -142,7 +147,8 @@ def decide(state: SessionState, now: Now) -> Action:
     if run.failure is not None:
         return _failed(state, run, run.failure, limit, now)
     if run.answered:
-        return FinishRun(Outcome.LIMIT_REACHED, f"the limit of {limit or run.over} is reached")
+        late = "; the final answer did not come in time" if _was_cut(state) else ""
+        return FinishRun(Outcome.LIMIT_REACHED, f"the limit of {limit or run.over} is reached{late}")
     action = _next(state, now)
     if limit and not isinstance(action, FinishRun):
         return _limited(state, limit)
@@ -202,13 +208,15 @@ def _cancel(state: SessionState, reason: str) -> CancelOperations | None:
 
 
 def _in_flight(state: SessionState, run: Run, now: Now, limit: str) -> Action:
-    """Rules 1 and 5: only an input cuts a turn off, or the time limit. The final answer is left in peace.
+    """Rules 1 and 5: only an input cuts a turn off, or the time limit. The final answer has some time of its own.
 
-    So is a summary: the message would only be told after another one.
+    No message cuts off a summary: it would only be told after another one.
     """
     turn = state.turn
-    if turn is None or turn.reason is Reason.FINAL_ANSWER:
+    if turn is None:
         return Wait()
+    if turn.reason is Reason.FINAL_ANSWER:
+        return _answering(run, now)
     if turn.reason is not Reason.COMPACTION and any(
         news.kind is Reason.INPUT and news.seq > turn.seq for news in state.undelivered
     ):
@@ -346,6 +354,20 @@ def _limited(state: SessionState, limit: str) -> Action:
     if state.pending:
         return _cancel(state, f"the limit of {limit} is reached") or Wait()
     return CallModel(Reason.FINAL_ANSWER, limit)
+
+
+def _was_cut(state: SessionState) -> bool:
+    """Whether the last turn was cut off at the limit."""
+    return any(isinstance(entry, Cut) and entry.turn.cause is Cause.LIMIT for entry in state.fresh)
+
+
+def _answering(run: Run, now: Now) -> Action:
+    """The final answer of a run with a limit of seconds may take a quarter more, within bounds."""
+    if run.limits.seconds is None:
+        return Wait()
+    own_s = min(max(run.limits.seconds / 4, FINAL_ANSWER_MIN_S), FINAL_ANSWER_MAX_S)
+    left_s = run.seconds + own_s - now.run_s
+    return InterruptTurn(Cause.LIMIT) if left_s <= TICK_S else Wait(left_s)
 
 
 def _seconds_left(run: Run, now: Now) -> float | None:

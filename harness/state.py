@@ -447,7 +447,11 @@ def _turn_interrupted(state: SessionState, event: ev.TurnInterrupted, seq: int) 
     summarising = state.turn is not None and state.turn.reason is ev.Reason.COMPACTION
     # The cut note stands where the turn ended: before whatever came while it was in flight is told.
     fresh = state.fresh if summarising else (tr.Cut(event), *state.fresh)
-    return replace(state, seq=seq, turn=None, fresh=fresh, run=_longer(state.run, event.seconds))
+    run = _longer(state.run, event.seconds)
+    if run is not None and state.turn is not None and state.turn.reason is ev.Reason.FINAL_ANSWER:
+        # Its time is over as well: there is no other one. Lost with its process, it is asked for again.
+        run = replace(run, answered=run.answered or event.cause is ev.Cause.LIMIT)
+    return replace(state, seq=seq, turn=None, fresh=fresh, run=run)
 
 
 @_step(ev.TurnFailed)
