@@ -28,21 +28,15 @@ POLL_S = 0.05
 
 @asynccontextmanager
 async def open_reader(path: str | Path) -> AsyncIterator[Reader]:
-    """Open the store in the file `path` for reading. Never makes, changes or locks it.
+    """Open the store in the file `path` for reading. Neither makes nor changes it, and keeps nobody from writing.
 
     Raises StoreUnavailable, UnsupportedVersion.
     """
     where = Path(path)
+    opened = await asyncio.to_thread(schema.open_reading, where)
+    connection = await aiosqlite.Connection(lambda: opened.connection, iter_chunk_size=queries.PAGE_ROWS)
     try:
-        await asyncio.to_thread(schema.inspect, where, create=False)
-        files = OpenFiles(where)
-        # aiosqlite makes the connection in the thread that will use it.
-        connection = await aiosqlite.Connection(lambda: _checked(where), iter_chunk_size=queries.PAGE_ROWS)
-        files.opened()
-    except (OSError, sqlite3.Error) as error:
-        raise schema.unavailable(str(where), error) from error
-    try:
-        yield Reader(connection, files, where)
+        yield Reader(connection, opened.files, where)
     finally:
         await connection.close()
 
@@ -91,8 +85,12 @@ class Reader:
                 try:
                     query = next(plan)
                     while True:
-                        rows = await self._connection.execute_fetchall(*query)
-                        query = plan.send([tuple(row) for row in rows])
+                        try:
+                            rows = await self._connection.execute_fetchall(*query)
+                        except sqlite3.Error as error:
+                            query = plan.throw(error)
+                        else:
+                            query = plan.send([tuple(row) for row in rows])
                 except StopIteration as stop:
                     result: T = stop.value
                     return result
@@ -120,16 +118,6 @@ class Follower(Following):
         while not records and await self._reader.data_version() == seen:  # noqa: ASYNC110  # no event reaches us
             await asyncio.sleep(POLL_S)
         return records
-
-
-def _checked(path: Path) -> sqlite3.Connection:
-    connection = schema.open_reader(path)
-    try:
-        schema.check_version(connection, path)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
 
 
 def _data_version() -> queries.Plan[int]:

@@ -45,6 +45,7 @@ class OpenFiles:
     def __init__(self, path: Path) -> None:
         self._location = str(path)
         self._files: dict[str, _File] = {}
+        self._absent: Path | None = None
         self._refusal: str | None = None
         self._add(_DATABASE, path.absolute())
 
@@ -58,6 +59,11 @@ class OpenFiles:
         for kind in (_LOG, _INDEX):
             with suppress(FileNotFoundError):
                 self._add(kind, Path(f"{real}{kind}"))
+
+    def stays_unwritten(self) -> None:
+        """Take note that the file is read as it is, which is right only as long as nobody makes a log beside it."""
+        log = Path(f"{self._files[_DATABASE].path.resolve()}{_LOG}")
+        self._absent = None if log.exists() else log
 
     def _add(self, kind: str, path: Path) -> None:
         found = path.stat()
@@ -81,6 +87,8 @@ class OpenFiles:
         """The size of each file. Raises as `check`."""
         if self._refusal is not None:
             raise StoreUnavailable(self._refusal)
+        if self._absent is not None and self._absent.exists():
+            self._refuse(_DATABASE, "changed by another process")
         sizes = []
         for kind, file in self._files.items():
             try:

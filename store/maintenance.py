@@ -191,13 +191,11 @@ def _backup(source: Path, target: Path) -> None:
         raise CallerError(f"{target} exists already. Name another file for the backup.")
     partial_copy = target.with_name(f"{target.name}.{os.getpid()}.partial")
     try:
-        schema.inspect(source, create=False)
-        with closing(schema.open_reader(source)) as origin:
-            schema.check_version(origin, source)
-            with closing(sqlite3.connect(partial_copy)) as copy:
-                origin.backup(copy)
-                # One file is what a backup should be: no log beside it that is forgotten when it is moved.
-                copy.execute("PRAGMA journal_mode = DELETE")
+        opened = schema.open_reading(source, damaged=False)
+        with closing(opened.connection) as origin, closing(sqlite3.connect(partial_copy)) as copy:
+            origin.backup(copy)
+            # One file is what a backup should be: no log beside it that is forgotten when it is moved.
+            copy.execute("PRAGMA journal_mode = DELETE")
         _flush(partial_copy)
         # A link fails where a rename would replace what somebody else has put there meanwhile.
         os.link(partial_copy, target)

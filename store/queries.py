@@ -34,11 +34,14 @@ Plan = Generator[Query, list[Row], T]
 PAGE_ROWS = 2000
 """Rows asked for at once: bounds what a read of a long log holds in raw form beside the records it has made."""
 
+PAGES_ROWS = (PAGE_ROWS, 200, 20, 1)
+"""Where a part of the file is lost, ever fewer: what is before the damage is read, and the event at it is named."""
+
 _SESSION = (
     "SELECT s.id, s.format_version, s.created_at, s.title, s.parent_id, s.parent_seq, s.length, s.last_hash,"
     f" s.last_recorded_at, {lease.COLUMNS} FROM sessions s LEFT JOIN leases l ON l.session_id = s.id"
 )
-EVENTS = (
+_EVENTS = (
     "SELECT seq, kind, version, recorded_at, data, hash FROM events"
     " WHERE session_id = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
 )
@@ -70,11 +73,19 @@ class Lineage(msgspec.Struct, frozen=True):
 
 
 def run(connection: sqlite3.Connection, plan: Plan[T]) -> T:
-    """Drive a plan over a sqlite3 connection. The caller holds a transaction when the plan needs one snapshot."""
+    """Drive a plan over a sqlite3 connection. The caller holds a transaction when the plan needs one snapshot.
+
+    SQLite's errors are raised where the plan asks, so that one that looks for damage can go on.
+    """
     try:
         query = next(plan)
         while True:
-            query = plan.send(connection.execute(*query).fetchall())
+            try:
+                rows = connection.execute(*query).fetchall()
+            except sqlite3.Error as error:
+                query = plan.throw(error)
+            else:
+                query = plan.send(rows)
     except StopIteration as stop:
         result: T = stop.value
         return result
@@ -92,9 +103,27 @@ def session(session_id: str) -> Plan[SessionInfo]:
 
 
 def sessions() -> Plan[list[SessionInfo]]:
-    """Every session, last active first. By order of commits and not by times, which a changed clock would mix up."""
+    """Every session, last active first. By order of commits and not by times, which a changed clock would mix up.
+
+    A row that is damaged is listed as far as it can be read: the other sessions are not to be lost with it. Whoever
+    reads that session is told.
+    """
     rows = yield f"{_SESSION} ORDER BY s.activity DESC, s.number DESC", ()
-    return [session_info(row[0].decode(errors="replace"), row) for row in rows]
+    found: list[SessionInfo] = []
+    for row in rows:
+        info = yield from _listed(row)
+        found.append(info)
+    return found
+
+
+def _listed(row: Row) -> Plan[SessionInfo]:
+    texts = [value.decode(errors="replace") if type(value) is bytes else "" for value in row[:9]]
+    try:
+        return session_info(texts[0], row)
+    except CorruptLog:
+        ((last,),) = yield "SELECT max(seq) FROM events WHERE session_id = ?", (texts[0],)
+        length, version = (value if type(value) is int else 0 for value in (last, row[1]))
+        return SessionInfo(texts[0], version, texts[2], texts[3], None, None, length, b"", texts[8])
 
 
 def session_info(session_id: str, row: Row) -> SessionInfo:
@@ -152,7 +181,7 @@ def read(session_id: str, after: int, upto: int | None, limit: int | None) -> Pl
         for part in tree.segments:
             seq = max(part.first - 1, after)
             while seq < min(part.last, end):
-                rows = yield EVENTS, (part.owner, seq, end if part.last > end else part.last, PAGE_ROWS)
+                rows = yield from page(part.owner, seq, min(part.last, end))
                 if not rows:
                     raise chain.Altered(seq + 1, "it is missing")
                 records += chain.checked(part.owner, previous, seq + 1, rows)
@@ -162,6 +191,18 @@ def read(session_id: str, after: int, upto: int | None, limit: int | None) -> Pl
     if end == tree.info.length and previous != tree.info.last_hash:
         raise CorruptLog(session_id, end, "the log does not end as its session's row says")
     return records
+
+
+def page(owner: str, after: int, last: int) -> Plan[list[Row]]:
+    """The next rows of events after `after` up to `last`. Raises chain.Altered at one that SQLite cannot read."""
+    for rows in PAGES_ROWS:
+        try:
+            return (yield _EVENTS, (owner, after, last, rows))
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError as error:
+            problem = f"the database file is damaged there ({error})"
+    raise chain.Altered(after + 1, problem)
 
 
 def hash_at(tree: Lineage, seq: int) -> Plan[bytes]:

@@ -6,15 +6,17 @@ Must not know: threads, leases' rules, what is read from or written to the table
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from store.files import OpenFiles
-from store.records import StoreError, StoreUnavailable, UnsupportedVersion
+from store.records import StoreUnavailable, UnsupportedVersion
 
 APPLICATION_ID: Final = 0x54524E4C  # "TRNL", in the file's header: tells our file from another program's
 BUSY_TIMEOUT_S: Final = 20.0
@@ -107,6 +109,10 @@ MIGRATIONS: Final = (("0001_create_tables", _create_tables),)
 SCHEMA_VERSION: Final = len(MIGRATIONS)
 
 
+_CANNOT_BE_WRITTEN: Final = "it cannot be written. Check its permissions and its folder's"
+_DAMAGED: Final = "the database file is damaged. Restore a backup, or export what can be read"
+
+
 def unavailable(location: str, error: sqlite3.Error | OSError) -> StoreUnavailable:
     """One line for what SQLite or the system said about the store's file: where, what, and what to do."""
     name = getattr(error, "sqlite_errorname", "") or ""
@@ -114,10 +120,10 @@ def unavailable(location: str, error: sqlite3.Error | OSError) -> StoreUnavailab
         "SQLITE_FULL": "the disk is full. Free some space, then try again",
         "SQLITE_IOERR": "the disk failed to read or write. Check it, then try again",
         "SQLITE_BUSY": f"another process kept it locked for {BUSY_TIMEOUT_S:.0f} s. End that process, or try again",
-        "SQLITE_READONLY": "it cannot be written. Check its permissions and its folder's",
+        "SQLITE_READONLY": _CANNOT_BE_WRITTEN,
         "SQLITE_CANTOPEN": "it cannot be opened. Check that its folder exists and can be written",
         "SQLITE_NOTADB": "it is not a turnlog store. Name another file",
-        "SQLITE_CORRUPT": "the database file is damaged. Restore a backup, or export what can be read",
+        "SQLITE_CORRUPT": _DAMAGED,
     }
     for start, words in advice.items():
         if name.startswith(start):
@@ -126,18 +132,102 @@ def unavailable(location: str, error: sqlite3.Error | OSError) -> StoreUnavailab
     return StoreUnavailable(f"{location}: {reason}.")
 
 
-def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
-    """A connection with our settings: manual transactions, texts as bytes, and patience with other processes."""
-    connection = _connect(path, "mode=ro" if readonly else "mode=rw")
-    # A damaged text must reach the hash check as it is, not fail while SQLite's driver decodes it.
-    connection.text_factory = bytes
-    # Whatever SQLite was built with: a file that is cut short must be an error, and where it is mapped it is SIGBUS.
-    connection.execute("PRAGMA mmap_size = 0")
-    return connection
+class Opened(NamedTuple):
+    """A store's file that was checked and opened.
+
+    connection: the one that writes, or the only one of a reader. open_reader: makes one more that cannot write.
+    unwritable: why nothing can be written, None when it can: then all connections only read.
+    """
+
+    connection: sqlite3.Connection
+    files: OpenFiles
+    open_reader: Callable[[], sqlite3.Connection]
+    unwritable: StoreUnavailable | None = None
+
+
+def open_store(path: Path, *, create: bool = True) -> Opened:
+    """Open a store for writing, after checking that it is one, and bring its schema up to date.
+
+    create: make a new store where there is no file, or an empty one (an interrupted creation leaves that).
+    A file that cannot be written, or that is damaged, is opened as far as it can be read.
+    Raises StoreUnavailable, UnsupportedVersion; the file is untouched then.
+    """
+    return _open(path, create=create, damaged=True, opened=_opened_for_writing)
+
+
+def open_reading(path: Path, *, damaged: bool = True) -> Opened:
+    """Open a store with one connection that cannot write, and changes nothing.
+
+    damaged: open also a file that is so damaged that SQLite refuses it, as far as it can be read.
+    Raises StoreUnavailable, UnsupportedVersion.
+    """
+    return _open(path, create=False, damaged=damaged, opened=_opened_for_reading)
+
+
+def _open(path: Path, *, create: bool, damaged: bool, opened: Callable[[Path, OpenFiles], Opened]) -> Opened:
+    try:
+        inspect(path, create=create)
+        if create and not path.exists():
+            path.touch(mode=0o600)
+        files = OpenFiles(path)
+        # With a log beside it somebody who can write has it open, or has left commits there that belong to it.
+        if not _is_writable(path) and not _log(path).exists():
+            return _opened_as_it_is(path, files, _CANNOT_BE_WRITTEN)
+        try:
+            _check_log(path)
+            return opened(path, files)
+        except sqlite3.DatabaseError as error:
+            if not (damaged and error.sqlite_errorname.startswith("SQLITE_CORRUPT")):
+                raise
+            try:
+                return _opened_as_it_is(path, files, _DAMAGED)
+            except sqlite3.Error:
+                raise error from None  # the first says what is wrong; the second only that nothing is left
+    except (OSError, sqlite3.Error) as error:
+        raise unavailable(str(path), error) from error
+
+
+def _opened_for_writing(path: Path, files: OpenFiles) -> Opened:
+    with _closed_on_error(_connect(path, "mode=rw")) as connection:
+        check_version(connection, path)
+        _set_wal(connection, path)
+        connection.execute("PRAGMA synchronous = FULL")
+        if _user_version(connection) < SCHEMA_VERSION:
+            _migrate(path)
+        files.opened()
+    return Opened(connection, files, partial(_open_reader, path))
+
+
+def _opened_for_reading(path: Path, files: OpenFiles) -> Opened:
+    with _closed_on_error(_open_reader(path)) as connection:
+        check_version(connection, path)
+        files.opened()
+    return Opened(connection, files, partial(_open_reader, path))
+
+
+def _opened_as_it_is(path: Path, files: OpenFiles, why: str) -> Opened:
+    """Open a file that nobody may write to. Immutable: neither a log nor its index has to be made beside it."""
+    parameters = "mode=ro" if _has_log(path) else "mode=ro&immutable=1"
+
+    def open_reader() -> sqlite3.Connection:
+        with _closed_on_error(_connect(path, parameters)) as connection:
+            if why == _DAMAGED:
+                # SQLite refuses a database that was cut short as a whole. With this it reads the pages that are left.
+                connection.execute("PRAGMA writable_schema = ON")
+            return connection
+
+    with _closed_on_error(open_reader()) as connection:
+        check_version(connection, path)
+        if _user_version(connection) < SCHEMA_VERSION:
+            raise StoreUnavailable(f"{path}: {why}.")
+        connection.execute("SELECT id FROM sessions LIMIT 1").fetchall()
+        files.stays_unwritten()
+    return Opened(connection, files, open_reader, StoreUnavailable(f"{path}: {why}."))
 
 
 def _connect(path: Path, parameters: str) -> sqlite3.Connection:
-    return sqlite3.connect(
+    """A connection with our settings: manual transactions, texts as bytes, and patience with other processes."""
+    connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?{parameters}",
         uri=True,
         timeout=BUSY_TIMEOUT_S,
@@ -145,50 +235,44 @@ def _connect(path: Path, parameters: str) -> sqlite3.Connection:
         check_same_thread=False,
         cached_statements=64,
     )
+    # A damaged text must reach the hash check as it is, not fail while SQLite's driver decodes it.
+    connection.text_factory = bytes
+    # Whatever SQLite was built with: a file that is cut short must be an error, and where it is mapped it is SIGBUS.
+    connection.execute("PRAGMA mmap_size = 0")
+    return connection
 
 
-def open_writer(path: Path, *, create: bool = True) -> tuple[sqlite3.Connection, OpenFiles]:
-    """Open a store for writing, after checking that it is one, and bring its schema up to date.
+def _open_reader(path: Path) -> sqlite3.Connection:
+    """A connection that cannot write, but may tidy up: one that is read-only would leave the log and its index."""
+    connection = _connect(path, "mode=rw")
+    connection.execute("PRAGMA query_only = ON")
+    return connection
 
-    create: make a new store where there is no file, or an empty one (an interrupted creation leaves that).
-    Raises StoreUnavailable, UnsupportedVersion; the file is untouched then.
-    """
+
+@contextmanager
+def _closed_on_error(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     try:
-        inspect(path, create=create)
-        if create and not path.exists():
-            path.touch(mode=0o600)
-        files = OpenFiles(path)
-        connection = connect(path)
-    except (OSError, sqlite3.Error) as error:
-        raise unavailable(str(path), error) from error
-    try:
-        check_version(connection, path)
-        _set_wal(connection, path)
-        connection.execute("PRAGMA synchronous = FULL")
-        if _user_version(connection) < SCHEMA_VERSION:
-            _migrate(path)
-        files.opened()
-    except (OSError, sqlite3.Error) as error:
-        connection.close()
-        raise unavailable(str(path), error) from error
-    except StoreError:
+        yield connection
+    except BaseException:
         connection.close()
         raise
-    return connection, files
 
 
 def inspect(path: Path, *, create: bool) -> None:
     """Look at the file's first bytes, so that a file that is not ours is refused without SQLite touching it."""
     if not path.parent.is_dir():
         raise StoreUnavailable(f"{path}: its folder does not exist. Create {path.parent}, or name another file.")
+    has_log = _has_log(path)  # asked first: another process may be making the file, and then its log, right now
     if not path.exists():
         if not create:
             raise StoreUnavailable(f"{path}: there is no store here. Check the path.")
+        if has_log:
+            raise StoreUnavailable(f"{path}: the file is gone, its log {_log(path).name} is not. Put the file back.")
         return
     if not path.is_file():
         raise StoreUnavailable(f"{path}: this is not a file. Name the store's file.")
     size = path.stat().st_size
-    if not size and create and not _has_log(path):
+    if not size and create and not has_log:
         return
     if not size:
         raise StoreUnavailable(f"{path}: the file is empty, its contents are lost. Restore a backup.")
@@ -200,10 +284,35 @@ def inspect(path: Path, *, create: bool) -> None:
         raise UnsupportedVersion(f"store {path}", version, SCHEMA_VERSION)
 
 
+def _log(path: Path) -> Path:
+    """The write-ahead log, which SQLite keeps beside the database itself where its name is a link."""
+    return Path(f"{path.resolve()}-wal")
+
+
 def _has_log(path: Path) -> bool:
     """Whether commits wait in a log beside the database. SQLite would delete it when the database is empty."""
-    log = Path(f"{path.resolve()}-wal")
+    log = _log(path)
     return log.exists() and log.stat().st_size > 0
+
+
+def _check_log(path: Path) -> None:
+    """Look at what a log beside the database makes of it, while nothing can be changed.
+
+    Any connection that may write copies the log into the database when it is closed, whatever its contents are.
+    """
+    if not _has_log(path):
+        return
+    with closing(_connect(path, "mode=ro")) as connection:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        if application != APPLICATION_ID and _header(path)[1] == APPLICATION_ID:
+            raise StoreUnavailable(f"{path}: {_log(path).name} beside it is another database's log. Move that away.")
+        check_version(connection, path)
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+
+
+def _is_writable(path: Path) -> bool:
+    """Whether commits can be made: the log has to be made in the same folder."""
+    return os.access(path, os.W_OK) and os.access(path.resolve().parent, os.W_OK)
 
 
 def _header(path: Path) -> tuple[int, int]:
@@ -216,7 +325,7 @@ def _header(path: Path) -> tuple[int, int]:
         try:
             return _user_version(connection), connection.execute("PRAGMA application_id").fetchone()[0]
         except sqlite3.DatabaseError as error:
-            if error.sqlite_errorname == "SQLITE_CORRUPT":  # perhaps only without the log beside it
+            if error.sqlite_errorname.startswith("SQLITE_CORRUPT"):  # perhaps only without the log beside it
                 return 0, 0
             raise
 
@@ -231,11 +340,6 @@ def check_version(connection: sqlite3.Connection, path: Path) -> None:
     version = _user_version(connection)
     if version > SCHEMA_VERSION:
         raise UnsupportedVersion(f"store {path}", version, SCHEMA_VERSION)
-
-
-def open_reader(path: Path) -> sqlite3.Connection:
-    """A connection that cannot write. The schema has been checked by whoever opened the store."""
-    return connect(path, readonly=True)
 
 
 def _user_version(connection: sqlite3.Connection) -> int:
@@ -278,9 +382,20 @@ def _migrate(path: Path) -> None:
 
 
 @contextmanager
-def transaction(connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
-    """Commit on leaving, roll back on any error. SQLite may have rolled back by itself already."""
-    connection.execute(begin)
+def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+    """Reads inside see one state. Rolled back on leaving: in a damaged file a commit may fail, even of nothing."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Write inside. Commit on leaving, roll back on any error. SQLite may have rolled back by itself already."""
+    connection.execute("BEGIN IMMEDIATE")
     try:
         yield
         connection.execute("COMMIT")

@@ -16,7 +16,6 @@ from typing import TypeVar
 import trio
 
 from store import chain, lease, mutations, queries, schema, verification
-from store.files import OpenFiles
 from store.records import (
     LEASE_TTL_S,
     CallerError,
@@ -43,11 +42,12 @@ READERS = 4
 class SqliteStore:
     """A store in one SQLite file. Open it with `SqliteStore.open`; it belongs to the trio run that opened it."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, files: OpenFiles, lease_ttl_s: float) -> None:
+    def __init__(self, path: Path, opened: schema.Opened, lease_ttl_s: float) -> None:
         self._path = path
-        self._files = files
+        self._files = opened.files
+        self._open_reader = opened.open_reader
         self._lease_ttl_s = lease_ttl_s
-        self._writer = Writer(connection, files, str(path))
+        self._writer = Writer(opened, str(path))
         self._leases: set[lease.SqliteLease] = set()
         self._idle: list[sqlite3.Connection] = []
         self._limiter = trio.CapacityLimiter(READERS)
@@ -62,13 +62,14 @@ class SqliteStore:
 
         create: make it when there is no file, or an empty one; its folder has to exist.
         lease_ttl_s: seconds that leases taken through this store outlive their last renewal.
+        What cannot be written (permissions, a damaged file) is opened for reading: writes raise StoreUnavailable.
         Raises StoreUnavailable, UnsupportedVersion; the file is untouched then.
         """
         if not 0 < lease_ttl_s < float("inf"):
             raise CallerError(f"lease_ttl_s must be a positive number of seconds, not {lease_ttl_s}.")
         where = Path(path)
-        connection, files = await trio.to_thread.run_sync(partial(schema.open_writer, where, create=create))
-        store = cls(where, connection, files, lease_ttl_s)
+        opened = await trio.to_thread.run_sync(partial(schema.open_store, where, create=create))
+        store = cls(where, opened, lease_ttl_s)
         try:
             yield store
         finally:
@@ -229,9 +230,9 @@ class SqliteStore:
             try:
                 connection = self._idle.pop()  # asking first would race with the other reading threads
             except IndexError:
-                connection = schema.open_reader(self._path)
+                connection = self._open_reader()
             try:
-                with schema.transaction(connection, "BEGIN"):
+                with schema.snapshot(connection):
                     result = queries.run(connection, plan())
             finally:
                 self._idle.append(connection)

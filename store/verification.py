@@ -6,20 +6,44 @@ Must not know: connections, threads, repair.
 
 from __future__ import annotations
 
+import sqlite3
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from store import chain, queries
 from store.queries import Lineage, Plan, Segment
-from store.records import CorruptBlob, CorruptLog, Damage, StoreError
+from store.records import CorruptLog, Damage, StoreError
 
 
 def session(session_id: str) -> Plan[list[Damage]]:
     """Every damaged place of one session, its ancestors' events included. Raises UnknownSession, UnsupportedVersion."""
-    try:
-        tree = yield from queries.lineage(session_id)
-    except CorruptLog as error:
-        return [Damage(session_id, error.seq, error.problem)]
     found: list[Damage] = []
+    with _noted(found, session_id):
+        tree = yield from queries.lineage(session_id)
+        with _noted(found, session_id):
+            yield from _events(tree, found)
+        with _noted(found, session_id):
+            yield from queries.inputs(session_id, 0)
+    return found
+
+
+@contextmanager
+def _noted(found: list[Damage], session_id: str) -> Iterator[None]:
+    """Add the damage that ends this part of the search to `found`, and go on behind it."""
+    try:
+        yield
+    except CorruptLog as error:
+        found.append(Damage(session_id, error.seq, error.problem))
+    except sqlite3.OperationalError:
+        raise  # the disk or another process is in the way, which says nothing about the log
+    except sqlite3.DatabaseError as error:
+        found.append(Damage(session_id, None, f"the database file is damaged ({error})"))
+
+
+def _events(tree: Lineage, found: list[Damage]) -> Plan[None]:
+    """Check all events of a log, adding to `found`."""
+    session_id = tree.info.id
     tips = {chain.seed(tree.root)}
     for part in tree.segments:
         tips = yield from _segment(tree, part, tips, found)
@@ -27,25 +51,19 @@ def session(session_id: str) -> Plan[list[Damage]]:
         found.append(Damage(session_id, tree.info.length or None, "the log does not end as its session's row says"))
     beyond = yield (
         "SELECT seq FROM events WHERE session_id = ? AND NOT seq BETWEEN ? AND ? LIMIT 10",
-        (
-            session_id,
-            tree.segments[-1].first,
-            tree.info.length,
-        ),
+        (session_id, tree.segments[-1].first, tree.info.length),
     )
     found += [Damage(session_id, row[0] if type(row[0]) is int else None, "it is outside its log") for row in beyond]
-    try:
-        yield from queries.inputs(session_id, 0)
-    except CorruptLog as error:
-        found.append(Damage(session_id, None, error.problem))
-    return found
 
 
 def _segment(tree: Lineage, part: Segment, tips: set[bytes], found: list[Damage]) -> Plan[set[bytes]]:
     """Check one segment, adding to `found`. `tips` and the result: hashes that the next record may continue from."""
     seq = part.first
     while seq <= part.last:
-        rows = yield queries.EVENTS, (part.owner, seq - 1, part.last, queries.PAGE_ROWS)
+        try:
+            rows = yield from queries.page(part.owner, seq - 1, part.last)
+        except chain.Altered as altered:
+            raise CorruptLog(tree.info.id, seq, f"{altered.problem}, so what follows was not checked") from None
         for row in rows:
             if type(row[0]) is int and row[0] > seq:
                 found.append(Damage(tree.info.id, seq, _missing(row[0] - seq)))
@@ -88,8 +106,21 @@ def _check(tips: set[bytes], seq: int, row: queries.Row) -> tuple[str, set[bytes
 
 def store() -> Plan[list[Damage]]:
     """Every damaged place of a whole store: the file, each session, events without a session, and the blobs."""
+    found: list[Damage] = []
+    for search in (_file, _sessions, _orphans, _blobs):
+        with _noted(found, ""):
+            yield from search(found)
+    return found
+
+
+def _file(found: list[Damage]) -> Plan[None]:
     checked = yield "PRAGMA quick_check(10)", ()
-    found = [Damage("", None, f"the database file: {_words(row[0])}") for row in checked if row[0] != b"ok"]
+    for row in checked:
+        lines = [line for line in _words(row[0]).splitlines() if line != "ok" and not line.startswith("***")]
+        found += [Damage("", None, f"the database file: {line}") for line in lines]
+
+
+def _sessions(found: list[Damage]) -> Plan[None]:
     ids = yield "SELECT id FROM sessions ORDER BY number", ()
     for (raw,) in ids:
         session_id = _words(raw)
@@ -97,29 +128,32 @@ def store() -> Plan[list[Damage]]:
             found += yield from _own(session_id)
         except StoreError as error:
             found.append(Damage(session_id, None, str(error)))
+
+
+def _own(session_id: str) -> Plan[list[Damage]]:
+    """One session's damage for a report on all: an ancestor's is listed with the ancestor, once."""
+    found = yield from session(session_id)
+    own: list[Damage] = []
+    with _noted(own, session_id):
+        tree = yield from queries.lineage(session_id)
+        own = [damage for damage in found if damage.seq is None or damage.seq >= tree.segments[-1].first]
+    return own
+
+
+def _orphans(found: list[Damage]) -> Plan[None]:
     orphans = yield (
         "SELECT session_id, min(seq), count(*) FROM events WHERE session_id NOT IN (SELECT id FROM sessions)"
         " GROUP BY session_id",
         (),
     )
     found += [Damage(_words(row[0]), row[1], f"{row[2]} events belong to no session") for row in orphans]
+
+
+def _blobs(found: list[Damage]) -> Plan[None]:
     digests = yield "SELECT digest FROM blobs", ()
     for (raw,) in digests:
-        try:
+        with _noted(found, ""):
             yield from queries.blob(_words(raw))
-        except CorruptBlob as error:
-            found.append(Damage("", None, error.problem))
-    return found
-
-
-def _own(session_id: str) -> Plan[list[Damage]]:
-    """One session's damage for a report on all: an ancestor's is listed with the ancestor, once."""
-    found = yield from session(session_id)
-    try:
-        tree = yield from queries.lineage(session_id)
-    except CorruptLog:
-        return found
-    return [damage for damage in found if damage.seq is None or damage.seq >= tree.segments[-1].first]
 
 
 def _words(raw: object) -> str:

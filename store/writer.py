@@ -21,9 +21,8 @@ from typing import Any, Generic, TypeVar
 
 import trio
 
-from store.files import OpenFiles
 from store.records import StoreUnavailable
-from store.schema import unavailable
+from store.schema import Opened, unavailable
 from store.watch import Change, Watch
 
 T = TypeVar("T")
@@ -55,9 +54,10 @@ class _Request(Generic[T]):
 class Writer:
     """Runs pieces of work in batches on its own thread. Made, used and closed in one trio run."""
 
-    def __init__(self, connection: sqlite3.Connection, files: OpenFiles, location: str) -> None:
-        self._connection = connection
-        self._files = files
+    def __init__(self, opened: Opened, location: str) -> None:
+        self._connection = opened.connection
+        self._files = opened.files
+        self._unwritable = opened.unwritable
         self._location = location
         self._token = trio.lowlevel.current_trio_token()
         self._queue: queue.SimpleQueue[_Request[Any] | None] = queue.SimpleQueue()
@@ -78,6 +78,8 @@ class Writer:
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._closing:
             raise StoreUnavailable(f"{self._location}: this store is closed. Open it again.")
+        if self._unwritable is not None:
+            raise StoreUnavailable(str(self._unwritable))
         request: _Request[T] = _Request(work, changed, trio.lowlevel.current_task())
 
         def abort(_: object) -> trio.lowlevel.Abort:
@@ -211,10 +213,13 @@ class Writer:
             self._queue.put(None)
 
     def _newest(self) -> tuple[int, int]:
-        (self._data_version,) = self._connection.execute("PRAGMA data_version").fetchone()
-        row = self._connection.execute(
-            "SELECT coalesce((SELECT max(position) FROM events), 0), coalesce((SELECT max(arrival) FROM inputs), 0)"
-        ).fetchone()
+        try:
+            (self._data_version,) = self._connection.execute("PRAGMA data_version").fetchone()
+            row = self._connection.execute(
+                "SELECT coalesce((SELECT max(position) FROM events), 0), coalesce((SELECT max(arrival) FROM inputs), 0)"
+            ).fetchone()
+        except sqlite3.Error:
+            return 0, 0  # damaged there: who reads it is told, and what comes first is looked at again
         return row[0], row[1]
 
     def _look_for_foreign_commits(self) -> None:

@@ -1,14 +1,19 @@
 """Damage to the file is named by session and event, and never read past."""
 
+import asyncio
+import os
 import sqlite3
 from contextlib import closing
 
 import pytest
+import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from store import CorruptBlob, CorruptLog, Damage, NewRecord, SqliteStore, StoreError
+from store import CorruptBlob, CorruptLog, Damage, NewRecord, SqliteStore, StoreError, StoreUnavailable
+from store.asyncio_reader import open_reader
 from store.chain import Altered, checked, committed, frame, link, prepare, seed
+from store.maintenance import export_session
 from store.testing import event, events
 from tests.store.helpers import damaged_copy
 
@@ -144,6 +149,63 @@ async def test_overwritten_pages_are_an_error_and_not_a_crash(healthy, tmp_path)
     with pytest.raises(StoreError):
         async with SqliteStore.open(path) as store:
             await store.read("s")
+
+
+async def test_a_damaged_row_of_sessions_hides_no_other_session(healthy, tmp_path):
+    damage = "UPDATE sessions SET length = 'many', title = CAST(x'ff' AS TEXT) WHERE id = 's'"
+    async with SqliteStore.open(damaged_copy(healthy, tmp_path / "d.db", damage)) as store:
+        listed = {info.id: info for info in await store.sessions()}
+        assert (listed["s"].length, listed["s"].title, listed["b"].length) == (6, "\ufffd", 6)
+
+
+@pytest.fixture
+async def long_log(tmp_path):
+    path = tmp_path / "long.db"
+    async with SqliteStore.open(path) as store:
+        for name in ("early", "late"):
+            await store.create(name, events(1200), created_at="", title="")
+    return path
+
+
+async def test_an_event_on_a_lost_page_is_named_and_what_is_before_it_is_read(long_log):
+    os.truncate(long_log, long_log.stat().st_size * 3 // 4)
+    before = long_log.read_bytes()
+    async with SqliteStore.open(long_log) as store:
+        assert len(await store.read("early")) == 1200
+        with pytest.raises(CorruptLog, match="the database file is damaged there") as lost:
+            await store.read("late")
+        assert len(await store.read("late", upto=lost.value.seq - 1)) == lost.value.seq - 1 > 100
+        assert ("late", lost.value.seq) in [(damage.session_id, damage.seq) for damage in await store.verify()]
+        assert await store.verify("early") == []
+        for write in (store.acquire("early"), store.submit("early", "i", b"1", received_at="")):
+            with pytest.raises(StoreUnavailable, match="the database file is damaged"):
+                await write
+    lines, damage = [], None
+    async with SqliteStore.open(long_log) as store:
+        try:
+            async for line in export_session(store, "late"):
+                lines.append(line)  # noqa: PERF401  # those before the damage are to be kept
+        except CorruptLog as error:
+            damage = error.seq
+    assert (len(lines), damage) == (lost.value.seq + 1, lost.value.seq)  # a header, the events before it, and the end
+    assert long_log.read_bytes() == before
+    assert [entry.name for entry in long_log.parent.iterdir()] == [long_log.name]
+
+
+async def test_an_asyncio_reader_finds_the_same_lost_page(long_log):
+    os.truncate(long_log, long_log.stat().st_size * 3 // 4)
+
+    async def read():
+        async with open_reader(long_log) as reader:
+            assert len(await reader.read("early")) == 1200
+            await reader.read("late")
+
+    async with SqliteStore.open(long_log) as store:
+        with pytest.raises(CorruptLog) as ours:
+            await store.read("late")
+    with pytest.raises(CorruptLog) as theirs:
+        await trio.to_thread.run_sync(asyncio.run, read())
+    assert str(theirs.value) == str(ours.value)
 
 
 async def test_the_database_refuses_to_change_what_was_committed(healthy):

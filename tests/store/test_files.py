@@ -225,20 +225,45 @@ async def test_a_follower_in_asyncio_is_told_too(tmp_path):
     assert done.stdout.decode().startswith(f"1\n{path}: the store file was removed or replaced")
 
 
-async def test_an_empty_file_with_a_log_beside_it_is_refused_and_the_log_is_kept(tmp_path):
-    path = tmp_path / "s.db"
-    async with SqliteStore.open(path) as store:
-        await store.create("s", events(3), created_at="", title="")
+GONE = {
+    "the file is empty, its contents are lost": lambda path: os.truncate(path, 0),
+    "the file is gone, its log s.db-wal is not": lambda path: path.unlink(),
+    "s.db-wal beside it is another database's log": lambda path: foreign_log(path),
+    "the database file is damaged": lambda path: os.truncate(path, 8192),
+}
+
+
+def foreign_log(path):
+    program = (
+        "import os, sqlite3, sys; c = sqlite3.connect(sys.argv[1], isolation_level=None); "
+        "c.execute('PRAGMA journal_mode = WAL'); c.execute('CREATE TABLE t (a)'); os.kill(os.getpid(), 9)"
+    )
+    other = path.with_name("other.db")
+    subprocess.run([sys.executable, "-c", program, other], check=False)
+    beside(other, "-wal").replace(beside(path, "-wal"))
+    other.unlink()
+    beside(other, "-shm").unlink()
+
+
+@pytest.mark.parametrize(("message", "damage"), GONE.items(), ids=GONE)
+async def test_a_log_that_does_not_fit_is_neither_used_nor_deleted(tmp_path, message, damage):
+    async with SqliteStore.open(tmp_path / "s.db") as store:
+        await store.create("s", events(300), created_at="", title="")
+        other_process(tmp_path / "s.db", "PRAGMA wal_checkpoint")
+        await store.submit("s", "i", b'"hello"', received_at="")
         shutil.copytree(tmp_path, tmp_path / "crashed")
-    damaged = tmp_path / "crashed" / "s.db"
-    beside(damaged, "-shm").unlink()
-    os.truncate(damaged, 0)
-    log = beside(damaged, "-wal").read_bytes()
-    assert log
-    with pytest.raises(StoreUnavailable, match="the file is empty, its contents are lost"):
-        async with SqliteStore.open(damaged):
-            pass
-    assert beside(damaged, "-wal").read_bytes() == log
+    path = tmp_path / "crashed" / "s.db"
+    damage(path)
+
+    def left():
+        return {entry.name: entry.read_bytes() for entry in path.parent.iterdir() if not entry.name.endswith("-shm")}
+
+    before = left()
+    assert before["s.db-wal"]
+    with pytest.raises(StoreUnavailable, match=message):
+        async with SqliteStore.open(path) as store:
+            await store.sessions()
+    assert left() == before
 
 
 async def test_the_database_is_not_mapped_into_memory(tmp_path):
