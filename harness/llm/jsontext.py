@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
+from harness.nesting import is_deeper
+
 MAX_DEPTH: Final = 200
 """Levels of brackets that are read. No provider nests deeper, and every encoder that follows recurses."""
 
@@ -31,15 +33,16 @@ def decoded(body: bytes, *, halves: bool = False) -> Any:
 
     halves: keep half characters in strings, since a stream may bring the other half in its next event.
     """
+    strict = True
     try:
         value = msgspec.json.decode(body)
     except RecursionError:
         return None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        value = _patiently(body)
-        if not halves and not _too_deep(body, value):
-            value = msgspec.json.decode(encoded(value))
-    return None if _too_deep(body, value) else value
+        strict, value = False, _patiently(body)
+    if value is None or is_deeper(body, MAX_DEPTH):
+        return None
+    return value if strict or halves else msgspec.json.decode(encoded(value))
 
 
 def encoded(value: Any) -> bytes:
@@ -66,18 +69,3 @@ def _patiently(body: bytes) -> Any:
 def _finite(digits: str) -> float | None:
     number = float(digits)
     return number if math.isfinite(number) else None
-
-
-def _too_deep(body: bytes, value: Any) -> bool:
-    if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
-        return False
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        level = [inner for outer in level if isinstance(outer, dict | list) for inner in _inside(outer)]
-        if not level:
-            return False
-    return any(isinstance(each, dict | list) for each in level)
-
-
-def _inside(value: dict[str, Any] | list[Any]) -> list[Any]:
-    return list(value.values()) if isinstance(value, dict) else value
