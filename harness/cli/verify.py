@@ -22,7 +22,11 @@ from store import Damage
 @store_option
 def command(session: str | None, store: str | None) -> int:
     """Check the hash chain of one session, or the whole store. Exit status 1 when anything is damaged."""
-    damages, what = trio.run(_verify, place_of(store), session)
+    place = place_of(store)
+    if session is None and not place.chosen and not place.path.exists():  # nobody has made a session yet
+        out(f"No sessions in {place.path} yet. Try `turnlog demo`.")
+        return OK
+    damages, what = trio.run(_verify, place, session)
     for damage in damages:
         where = damage.session_id or "the store"
         at = "" if damage.seq is None else f" at event {damage.seq}"

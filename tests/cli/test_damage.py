@@ -312,3 +312,10 @@ def test_a_run_whose_store_is_removed_ends_with_one_line(cli: Cli) -> None:
     (cli.workspace / "s.db").unlink()
     one_line(finish(process), 1, "s.db: the store file was removed or replaced while it was open")
     assert not (cli.workspace / "two").exists(), "nothing follows from what is not in the log"
+
+
+def test_before_the_first_session_there_is_no_damage_and_nothing_to_copy(cli: Cli) -> None:
+    assert cli.ok("verify") == cli.ok("sessions") == f"No sessions in {cli.store} yet. Try `turnlog demo`.\n"
+    one_line(cli.here("backup", "copy.db"), 1, f"no sessions in {cli.store} yet, so there is nothing to copy")
+    one_line(cli.here("verify", "--store", "named.db"), 1, "there is no store here")
+    assert not cli.state.exists() and not any(cli.workspace.iterdir())
