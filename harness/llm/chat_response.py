@@ -83,6 +83,8 @@ class ChatAssembler:
             if not isinstance(choice, dict) or choice.get("index") not in (0, None):
                 continue
             self._usage |= _present(choice.get("usage"))
+            if choice.get("error"):  # OpenRouter, beside the finish reason "error"
+                raise stream_error(choice, usage=self._counted())
             deltas = self._delta(wire.mapping(choice.get("delta") or choice.get("message")))
             if finish := wire.as_text(choice.get("finish_reason")):
                 self._finish = finish.lower()

@@ -40,7 +40,7 @@ _QUOTA: Final = re.compile(
     re.IGNORECASE,
 )
 _REFUSED: Final = re.compile(
-    r"content_filter|content_policy|content filtering policy|content management policy|bio_policy"
+    r"content_filter|content_policy|content filtering policy|content management policy|(?:bio|cyber)_policy"
     r"|misalignment_policy_violation|requires moderation|flagged (?:by|as|for)|usage policy",
     re.IGNORECASE,
 )
@@ -65,6 +65,7 @@ _BY_NAME: Final[Mapping[str, ErrorKind]] = {
     "server_is_overloaded": ErrorKind.OVERLOADED,
     "slow_down": ErrorKind.OVERLOADED,
     "invalid_prompt": ErrorKind.CONTENT_REFUSED,
+    "data_residency_mismatch": ErrorKind.BAD_REQUEST,
     # vLLM's and Mistral's
     "BadRequestError": ErrorKind.BAD_REQUEST,
     "NotFoundError": ErrorKind.NOT_FOUND,

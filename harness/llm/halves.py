@@ -1,7 +1,7 @@
-"""Characters that a server sends in two halves: joined, or replaced where the other half never comes.  Pure.
+"""What came in halves: characters are joined or replaced, and calls that a filter broke off are dropped.  Pure.
 
-Belongs here: making deltas and responses fit for every encoder. A server that escapes JSON in ASCII writes an emoji
-as two halves, and one that cuts its pieces anywhere cuts between them.
+Belongs here: making deltas and responses fit for every encoder and for the log. A server that escapes JSON in ASCII
+writes an emoji as two halves, and one that cuts its pieces anywhere cuts between them.
 Must not know: any protocol.
 """
 
@@ -17,6 +17,7 @@ from harness.llm.model import (
     ModelResponse,
     OutputItem,
     Reasoning,
+    StopReason,
     Text,
     ToolCall,
     ToolCallDelta,
@@ -52,8 +53,9 @@ class Halves:
 
 
 def whole(response: ModelResponse) -> ModelResponse:
-    """The response with text that every encoder takes."""
-    output = tuple(_whole(item) for item in response.output)
+    """The response with text that every encoder takes, and without the calls of one that was broken off as refused."""
+    refused = response.stop is StopReason.REFUSAL
+    output = tuple(_whole(item) for item in response.output if not (refused and isinstance(item, ToolCall)))
     return msgspec.structs.replace(response, output=output, response_id=clean(response.response_id))
 
 

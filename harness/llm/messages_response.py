@@ -83,6 +83,7 @@ class MessagesAssembler:
                 self._count(data.get("usage"))
                 if self._stop:
                     self.state = State.CLOSING
+                return self._explained(wire.mapping(data.get("delta")))
             case "message_stop":
                 self.state = State.DONE
             case _:
@@ -108,7 +109,7 @@ class MessagesAssembler:
             if kept is not None and kept.call >= 0:
                 kept.json = wire.as_text(kept.block.get("input")) or "{}"
                 deltas.append(ToolCallDelta(kept.call, "", kept.json))
-        return deltas
+        return deltas + self._explained(data)
 
     def result(self) -> ModelResponse:
         """The response. Raises ModelError when it did not end properly or contradicts itself."""
@@ -163,6 +164,14 @@ class MessagesAssembler:
             case _:
                 pass
         return []
+
+    def _explained(self, end: dict[str, Any]) -> list[Delta]:
+        """Why the request was declined, as the last text: what was said before it does not tell."""
+        why = wire.string(wire.mapping(end.get("stop_details")).get("explanation"))
+        if self._stop != "refusal" or not why:
+            return []
+        block = {"type": "text", "text": why}
+        return self._start({"index": max(self._blocks, default=-1) + 1, "content_block": block})
 
     def _output(self) -> tuple[OutputItem, ...]:
         output: list[OutputItem] = []

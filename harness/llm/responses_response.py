@@ -130,6 +130,9 @@ class ResponsesAssembler:
             case "response.output_text.delta" | "response.refusal.delta":
                 part.text += delta
                 return [TextDelta(delta)]
+            case "response.output_text.done" | "response.refusal.done" if not part.text:  # a server without deltas
+                part.text = wire.string(data.get("text")) or wire.string(data.get("refusal"))
+                return [TextDelta(part.text)] if part.text else []
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 return [ReasoningDelta(delta)]
             case "response.function_call_arguments.delta":

@@ -201,6 +201,26 @@ ERRORS = {
         ErrorKind.SERVER_ERROR,
         "'error'",
     ),
+    "error in a choice with its reason": (
+        "chat",
+        b'data: {"choices":[{"delta":{},"finish_reason":"error","error":{"code":429,"message":"slow down"}}]}\n\n',
+        ErrorKind.RATE_LIMITED,
+        "slow down",
+    ),
+    "error of vLLM": (
+        "chat",
+        chat({"content": "half"})
+        + b'data: {"error":{"object":"error","message":"bad grammar","type":"BadRequestError","code":400}}\n\n'
+        + DONE,
+        ErrorKind.BAD_REQUEST,
+        "bad grammar",
+    ),
+    "data in another place": (
+        "responses",
+        ev({"type": "response.failed", "response": {"error": {"code": "data_residency_mismatch", "message": "x"}}}),
+        ErrorKind.BAD_REQUEST,
+        "data_residency",
+    ),
     "unknown finish": ("chat", chat({"content": "half"}) + chat({}, "banana") + DONE, ErrorKind.PROTOCOL, "banana"),
     "unknown stop": ("messages", start() + stopped("banana"), ErrorKind.PROTOCOL, "banana"),
     "unknown status": (
@@ -303,6 +323,44 @@ def test_text_of_an_incomplete_response_is_kept_also_when_the_final_event_leaves
 def test_a_refusal_is_text_with_its_own_stop_reason(protocol: str, body: bytes) -> None:
     response, _ = read(protocol, body)
     assert (text_of(response), response.stop) == ("I cannot.", StopReason.REFUSAL)
+
+
+def test_a_refusal_has_its_explanation_and_runs_no_call() -> None:
+    tool = {"type": "tool_use", "id": "a", "name": "bash", "input": {"command": "ls"}}
+    why = {"type": "refusal", "category": "cyber", "explanation": "It could do harm."}
+    body = (
+        start("Well")
+        + ev({"type": "content_block_start", "index": 1, "content_block": tool})
+        + ev({"type": "message_delta", "delta": {"stop_reason": "refusal", "stop_details": why}})
+        + ev({"type": "message_stop"})
+    )
+    whole = {"content": [{"type": "text", "text": "Well"}, tool], "stop_reason": "refusal", "stop_details": why}
+    for response, deltas in (read("messages", body), read("messages", json.dumps(whole).encode())):
+        assert (text_of(response), calls_of(response), response.stop) == (
+            "WellIt could do harm.",
+            [],
+            StopReason.REFUSAL,
+        )
+        assert joined(deltas)[0] == text_of(response)
+    filtered = chat({"content": "Well"}) + call(0, "a", "ls") + chat({}, "content_filter") + DONE
+    assert calls_of(read("chat", filtered)[0]) == []
+    incomplete = {
+        **INCOMPLETE,
+        "incomplete_details": {"reason": "content_filter"},
+        "output": WHOLE["responses"]["output"],
+    }
+    response, _ = read("responses", json.dumps(incomplete).encode())
+    assert (calls_of(response), response.stop) == ([], StopReason.REFUSAL)
+
+
+def test_text_that_comes_without_deltas_is_read() -> None:
+    body = (
+        ev({"type": "response.output_item.added", "output_index": 0, "item": {"type": "message", "content": []}})
+        + ev({"type": "response.output_text.done", "output_index": 0, "text": "hello"})
+        + ev({"type": "response.completed", "response": {"status": "completed"}})
+    )
+    response, deltas = read("responses", body)
+    assert text_of(response) == joined(deltas)[0] == "hello"
 
 
 # --- 29: stop reason and content contradict each other
