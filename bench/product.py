@@ -7,7 +7,7 @@ Must not know: when the model is called. That is what is measured, and it is the
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -61,7 +61,7 @@ class ScriptedModel:
     def _words(self, calls: list[Step]) -> str:
         return WORDS if calls else ANSWER if self.worker.finished else WAITING
 
-    def _read(self, items: list[Item]) -> None:
+    def _read(self, items: Sequence[Item]) -> None:
         new = "".join(_text(item) for item in items[self._items_read :])
         self._items_read = len(items)
         found = [step.id for step in self.worker.task.steps if mark(step.id) in new]

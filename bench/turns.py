@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from bench import loops, product
 from bench.outcome import Figures, Outcome, Prices, figures, prices
 from bench.plot import Point, scatter
 from bench.stats import Mean, mean_of, ratio_of
-from bench.tasks import SHAPES, Task, recorded
+from bench.tasks import SHAPES, Task, recorded, thinking
 
 Loop = Callable[[Task], Outcome]
 
@@ -145,10 +146,11 @@ def plotted(measured: Measured) -> str:
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What to measure and where to write it."""
+    """What to measure and where to write it. thinking_s: median seconds of a turn, where not the tasks' own."""
 
     seeds: int = 20
     first: int = 0
+    thinking_s: float | None = None
     json: Path | None = None
     plot: Path | None = None
 
@@ -160,7 +162,7 @@ def run(options: Options, say: Callable[[str], None]) -> bool:
     say(
         f"seeds {seeds.start} to {seeds.stop - 1}; means of a task; prices and sizes: bench/prices.json, bench/tasks.py"
     )
-    groups = {name: [shape(seed) for seed in seeds] for name, shape in SHAPES.items()}
+    groups = {name: [_thought(shape(seed), seed, options) for seed in seeds] for name, shape in SHAPES.items()}
     groups.update({f"recorded: {task.name}": [task] for task in recorded()})
     shown: dict[str, object] = {"seeds": [seeds.start, seeds.stop - 1], "prices": msgspec.to_builtins(price)}
     measured: Measured = {}
@@ -182,14 +184,23 @@ def run(options: Options, say: Callable[[str], None]) -> bool:
     return all(goal.met for goal in met)
 
 
+def _thought(task: Task, seed: int, options: Options) -> Task:
+    """The task, with other thinking times if they are asked for."""
+    if options.thinking_s is None:
+        return task
+    rng = random.Random(f"thinking {task.name} {seed}")
+    return msgspec.structs.replace(task, thinking_s=thinking(rng, options.thinking_s))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", type=int, default=20, metavar="N", help="tasks of each shape (20)")
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first seed (0)")
+    parser.add_argument("--thinking", type=float, metavar="S", help="median seconds of a turn in generated tasks (8)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="write turns against wall-clock as SVG")
     given = parser.parse_args()
-    run(Options(given.seeds, given.first, given.json, given.plot), lambda line: print(line, flush=True))
+    run(Options(given.seeds, given.first, given.thinking, given.json, given.plot), lambda line: print(line, flush=True))
     sys.exit(0)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import overhead, replay, scale
+from bench import overhead, realtime, replay, scale
 from bench.logs import long_log
 from bench.overhead import Contender, Run
 
@@ -53,3 +53,12 @@ async def test_loads_run_small(tmp_path: Path) -> None:
 
 def test_percentiles() -> None:
     assert scale.percentiles([0.001] * 99 + [0.005]) == (1.0, 5.0)
+
+
+async def test_a_task_is_worked_in_real_time_over_http_in_each_of_our_loops() -> None:
+    found = await realtime.measure("quick", range(1), speed=100)
+    assert set(found) == set(realtime.LOOPS)
+    for pairs in found.values():
+        ((simulated, real),) = pairs
+        assert simulated.turns >= 3 and real.turns >= 3
+    assert len(realtime.lines(found)) == 4
