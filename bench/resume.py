@@ -1,7 +1,7 @@
 """What resuming a session costs as its log grows: seconds and memory, each length in a process of its own.
 
-`python -m bench.resume [--quick] [--json FILE]`. The process opens the store and the session, and is idle then. Memory is
-what is resident, and the most that was, over what it was with the same imported and nothing opened.
+`python -m bench.resume [--quick] [--json FILE]`. The process opens the store and the session, and is idle then. Memory
+is what is resident, and the most that was, over what it was with the same imported and nothing opened.
 
 Belongs here: making the stores, starting the processes, reading their figures.
 Must not know: how logs are made (bench/logs.py), or how a session is resumed.

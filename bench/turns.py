@@ -150,9 +150,9 @@ class Options(msgspec.Struct, frozen=True):
 
     seeds: int = 20
     first: int = 0
-    thinking_s: float | None = None
     json: Path | None = None
     plot: Path | None = None
+    thinking_s: float | None = None
 
 
 def run(options: Options, say: Callable[[str], None]) -> bool:
@@ -200,7 +200,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="write turns against wall-clock as SVG")
     given = parser.parse_args()
-    run(Options(given.seeds, given.first, given.thinking, given.json, given.plot), lambda line: print(line, flush=True))
+    run(Options(given.seeds, given.first, given.json, given.plot, given.thinking), lambda line: print(line, flush=True))
     sys.exit(0)
 
 
