@@ -1,7 +1,8 @@
 """The one loop with effects: take what happened, record it, decide, act.
 
 Belongs here: carrying out what `decide` answers, in the order announce, commit, act.
-Must not know: when the model is to be called (decide.py), what it is told (context.py), how anything is executed.
+Must not know: when the model is to be called (decide.py), what it is told (context.py), what stands in an event
+(recording.py), how anything is executed.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ import trio
 from harness import decide as rules
 from harness import events as ev
 from harness import ids
-from harness.compaction import SummaryRequest, cut, keep_from, summary_request
+from harness.compaction import cut, summary_request
 from harness.context import Built, build
 from harness.deltas import DeltaHub
-from harness.errors import HarnessError, Unrecordable
+from harness.elapsed import Elapsed
 from harness.holding import hold, renew_every_s
 from harness.inbox import read_entry
 from harness.journal import Draft, Journal
-from harness.llm.model import Model, ModelRequest, Text
+from harness.llm.model import Model, ModelRequest
+from harness.recording import Recorder
 from harness.state import SessionState, open_operations
-from harness.tools.registry import Registry, Rejection
-from harness.transcript import clean
+from harness.tools.registry import Registry
 from harness.turn import TurnTask
 from operations import TERMINAL, Operation, OperationGroup, Status, Update
 from store import CorruptBlob, StoredInput, StoreError, StoreUnavailable
@@ -58,10 +59,10 @@ class Coordinator:
     ) -> None:
         self.journal = journal
         self.failure: Exception | None = None
-        self._session_id, self._model, self._registry = session_id, model, registry
+        self._session_id, self._model = session_id, model
         self._group, self._hub, self._changes = group, hub, changes
-        self._opened_s = trio.current_time()
-        self._run_base: tuple[str, float, float] = ("", 0.0, 0.0)
+        self._elapsed = Elapsed(journal)
+        self._record = Recorder(registry, self._elapsed)
         self._signal = trio.Event()
         self._inbox: deque[StoredInput] = deque()
         self._inbox_position = 0
@@ -136,56 +137,21 @@ class Coordinator:
         for effect in effects:
             effect()
 
-    def _now(self, draft: Draft) -> rules.Now:
-        s = trio.current_time()
-        landed = self.journal.landed
-        if draft.records:
-            first = draft.state.seq - len(draft.records) + 1
-            landed = {**landed, **dict.fromkeys(range(first, draft.state.seq + 1), s)}
-        return rules.Now(s=s, landed=landed, opened_s=self._opened_s, run_s=self._run_seconds(draft.state, s))
-
-    def _run_seconds(self, state: SessionState, s: float) -> float:
-        """Elapsed time of the run: what the log knows from before this process, and the clock since."""
-        run = state.run
-        if run is None:
-            return 0.0
-        if self._run_base[0] != run.run_id:
-            self._run_base = (run.run_id, run.seconds, s)
-        _, before_s, since = self._run_base
-        return before_s + (s - since)  # in this order: nothing elapsed has to be exactly nothing
-
     # --- taking
 
     async def _take_all(self, draft: Draft) -> None:
-        self._take_turn(draft)
-        while self._updates:
-            await self._take_update(draft, self._updates.popleft())
-        self._take_inputs(draft)
-
-    def _take_turn(self, draft: Draft) -> None:
         turn = self._turn
         if turn is not None and turn.ended is not None:
-            try:
-                draft.add(turn.ended)
-            except Unrecordable as error:
-                draft.add(turn.cannot_be_recorded(error))
+            self._record.turn_ended(draft, turn, turn.ended)
             self._turn = None
-
-    async def _take_update(self, draft: Draft, update: Update) -> None:
-        if update.blobs:
-            await self.journal.store.put_blobs(update.blobs)
-        updated = ev.OperationUpdated(
-            update.operation_id, update.status, update.checkpoint, update.result, update.seconds
-        )
-        try:
-            draft.add(updated)
-        except Unrecordable as error:
-            # It happened, so its status stands; only what it says of itself is lost.
-            lost = {"error": clean(f"what the operation returned cannot be recorded: {error}")}
-            told = lost if update.status in TERMINAL else None
-            draft.add(msgspec.structs.replace(updated, checkpoint=None, result=told))
-        if update.status in TERMINAL:
-            self._asked.discard(update.operation_id)
+        while self._updates:
+            update = self._updates.popleft()
+            if update.blobs:
+                await self.journal.store.put_blobs(update.blobs)
+            self._record.operation_updated(draft, update)
+            if update.status in TERMINAL:
+                self._asked.discard(update.operation_id)
+        self._take_inputs(draft)
 
     def _take_inputs(self, draft: Draft) -> bool:
         """Accept what is in the inbox, in order, but for messages that what is ending cannot answer. Was there any?"""
@@ -212,7 +178,7 @@ class Coordinator:
         """Add to the draft what follows from it, until something has to be done or waited for."""
         effects: list[Effect] = []
         while True:
-            action = rules.decide(draft.state, self._now(draft))
+            action = rules.decide(draft.state, self._elapsed.now(draft))
             match action:
                 case rules.Wait():
                     # A message that had to wait for the end of a run, or of a cancellation, is next.
@@ -221,84 +187,29 @@ class Coordinator:
                 case rules.Translate():
                     effects.extend(self._translate(draft, action))
                 case rules.FinishCalls():
-                    self._finish_calls(draft, action)
+                    self._record.finish_calls(draft, action)
                 case rules.Beat():
-                    self._beat(draft, action)
+                    self._record.heartbeat(draft, action)
                 case rules.FinishRun():
-                    self._finish_run(draft, action)
+                    self._record.finish_run(draft, action)
                 case rules.CallModel():
                     effects.append(self._call_model(draft, action))
                 case rules.Compact():
                     effects.append(self._summarise(draft))
                 case rules.FinishCompaction():
-                    self._finish_compaction(draft)
+                    self._record.finish_compaction(draft)
                 case rules.InterruptTurn():
                     return self._with_interrupt(effects, action), rules.Wait()
                 case rules.CancelOperations():
                     return self._with_cancel(effects, action), rules.Wait()
 
     def _translate(self, draft: Draft, action: rules.Translate) -> list[Effect]:
-        started: list[Operation] = []
-        for call_id in action.call_ids:
-            event = self._translated(draft.state, call_id, action.refusal)
-            try:
-                event = draft.add(event)
-            except Unrecordable as error:
-                line = f"the tool {event.tool!r} failed: the work it asked for cannot be recorded: {error}"
-                event = draft.add(ev.ToolCallRejected(event.turn_id, call_id, event.tool, clean(line)))
-            if isinstance(event, ev.ToolCallPending):
-                started.extend(event.operations)
+        started = self._record.translate(draft, action)
         return [lambda: self._group.start(started)] if started else []
-
-    def _translated(self, state: SessionState, call_id: str, refusal: str) -> ev.ToolCallPending | ev.ToolCallRejected:
-        call = state.calls[call_id]
-        limit = rules.call_limit_exceeded(state.run, call.tool) if state.run is not None else ""
-        if limit and not refusal:
-            refusal = f"not run: the limit of {limit} is reached"
-        if refusal:
-            return ev.ToolCallRejected(call.turn_id, call_id, call.tool, refusal, limit)
-        made = self._registry.translate(call.tool, call.arguments, state.config.workspace)
-        if isinstance(made, Rejection):
-            return ev.ToolCallRejected(call.turn_id, call_id, call.tool, made.error)
-        operations = tuple(Operation(ids.new_operation_id(), spec) for spec in made.specs)
-        return ev.ToolCallPending(call.turn_id, call_id, call.tool, made.arguments, operations, made.wake)
-
-    def _finish_calls(self, draft: Draft, action: rules.FinishCalls) -> None:
-        for call_id in action.call_ids:
-            call = draft.state.calls[call_id]
-            operations = [draft.state.operations[operation_id] for operation_id in call.operations]
-            presented = self._registry.present(call.tool, operations)
-            took = [operation.seconds for operation in operations if operation.seconds is not None]
-            finished = ev.ToolCallFinished(call_id, presented.outcome, presented.parts, seconds=max(took, default=None))
-            try:
-                draft.add(finished)
-            except Unrecordable as error:
-                line = f"the tool {call.tool!r} could not tell its result: it cannot be recorded: {error}"
-                draft.add(msgspec.structs.replace(finished, outcome=ev.CallOutcome.FAILED, parts=(Text(clean(line)),)))
-
-    def _beat(self, draft: Draft, action: rules.Beat) -> None:
-        idle_s = draft.state.config.policy.heartbeat_s
-        draft.add(ev.InputAccepted(ids.new_input_id(), "harness", ev.Heartbeat(action.call_ids, idle_s)))
-
-    def _finish_run(self, draft: Draft, action: rules.FinishRun) -> None:
-        run = draft.state.run
-        if run is None:
-            raise HarnessError("there is no run to finish")
-        draft.add(
-            ev.RunFinished(
-                run.run_id,
-                action.outcome,
-                run.turns,
-                run.usage,
-                text=run.last_text,
-                error=action.error,
-                seconds=round(self._run_seconds(draft.state, trio.current_time()), 3),
-            )
-        )
 
     def _call_model(self, draft: Draft, action: rules.CallModel) -> Effect:
         built = build(draft.state, limit=action.limit)
-        number = self._announce_turn(draft, action.reason, built, new_items=built.new_items, limit=action.limit)
+        number = self._record.announce_turn(draft, action.reason, built, new_items=built.new_items, limit=action.limit)
 
         async def prepare() -> ModelRequest:
             return await self._with_blobs(built)
@@ -308,47 +219,13 @@ class Coordinator:
     def _summarise(self, draft: Draft) -> Effect:
         covers = cut(draft.state)
         asked = summary_request(draft.state, covers)
-        number = self._announce_turn(draft, ev.Reason.COMPACTION, asked, covers=covers)
+        number = self._record.announce_turn(draft, ev.Reason.COMPACTION, asked, covers=covers)
 
         async def prepare() -> ModelRequest:
             return asked.request
 
         # Nobody wants to watch a summary being written.
         return lambda: self._start_turn(TurnTask(number, DeltaHub(), may_call=False), prepare)
-
-    def _announce_turn(
-        self,
-        draft: Draft,
-        reason: ev.Reason,
-        asked: Built | SummaryRequest,
-        *,
-        new_items: tuple[str, ...] = (),
-        limit: str = "",
-        covers: int = 0,
-    ) -> int:
-        """Add the turn's turn_started, and return the turn's number."""
-        state = draft.state
-        number = state.turns + 1
-        draft.add(
-            ev.TurnStarted(
-                ids.turn_id(number),
-                state.run.run_id if state.run is not None else "",
-                state.config.model,
-                reason,
-                asked.digest,
-                new_items,
-                len(asked.request.items),
-                asked.chars,
-                run_s=round(self._run_seconds(state, trio.current_time()), 3),
-                limit=limit,
-                covers=covers,
-            )
-        )
-        return number
-
-    def _finish_compaction(self, draft: Draft) -> None:
-        state = draft.state
-        draft.add(ev.ContextCompacted(state.seq, state.summary, keep_from(state)))
 
     # --- acting
 

@@ -12,12 +12,15 @@ from typing import TypeVar
 
 import trio
 
+from harness.errors import Unrecordable
 from harness.events import Event, Logged
 from harness.log import recorded, timestamp
 from harness.state import SessionState, apply
+from operations.wording import encodable
 from store import Lease, NewRecord, Store
 
 E = TypeVar("E", bound=Event)
+F = TypeVar("F", bound=Event)
 
 
 def utc_now() -> datetime:
@@ -43,6 +46,13 @@ class Draft:
         self.state = apply(self.state, Logged(self.state.seq + 1, self.recorded_at, event))
         self.records.append(record)
         return event
+
+    def add_or(self, event: E, instead: Callable[[str], F]) -> E | F:
+        """The same for an event that holds what foreign code gave: `instead` makes one of why it is unrecordable."""
+        try:
+            return self.add(event)
+        except Unrecordable as error:
+            return self.add(instead(encodable(str(error))))
 
 
 class Journal:

@@ -15,7 +15,6 @@ import trio
 
 from harness import ids
 from harness.deltas import DeltaHub, ModelDelta
-from harness.errors import Unrecordable
 from harness.events import Cause, Event, TurnFailed, TurnFinished, TurnInterrupted
 from harness.llm.model import (
     AttemptDropped,
@@ -68,9 +67,9 @@ class TurnTask:
             self._scope.cancel()
             self._stopping.set()
 
-    def cannot_be_recorded(self, why: Unrecordable) -> TurnFailed:
+    def cannot_be_recorded(self, problem: str) -> TurnFailed:
         """What ends the turn when the log could not hold what `ended` has."""
-        return self._failed(ErrorKind.UNEXPECTED, f"the model object's response cannot be recorded: {why}")
+        return self._failed(ErrorKind.UNEXPECTED, f"the model object's response cannot be recorded: {problem}")
 
     async def run(self, model: Model, prepare: Callable[[], Awaitable[ModelRequest]], done: Callable[[], None]) -> None:
         """Make the call. prepare: completes the request (it may read blobs). done: called once `ended` is set."""
