@@ -10,9 +10,10 @@ import tempfile
 
 from harness import events as ev
 from harness.context import build
+from harness.folding import apply
 from harness.ids import call_id, turn_id
 from harness.llm.model import StopReason, Text, ToolCall, Usage
-from harness.state import SessionState, apply
+from harness.state import SessionState
 from harness.tools.bash import Bash
 from harness.tools.registry import Registry
 from operations import Operation, OperationSpec, Status

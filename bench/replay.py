@@ -23,7 +23,8 @@ import harness
 from bench.logs import long_log
 from harness import events as ev
 from harness.context import build
-from harness.state import SessionState, apply
+from harness.folding import apply
+from harness.state import SessionState
 
 AT = (1_000, 10_000, 100_000)
 

@@ -34,7 +34,8 @@ _PLACES: Final = {
     "harness.result": "RunResult ToolCallResult",
     "harness.runtime": "open_store",
     "harness.session": "Run Session open_session",
-    "harness.state": "SessionState apply",
+    "harness.folding": "apply",
+    "harness.state": "SessionState",
     "harness.tools.defaults": "bash skills view_image",
     "harness.tools.function": "FunctionTool tool",
     "harness.tools.registry": "Presented Rejection Tool ToolDefinitionError",
@@ -105,6 +106,7 @@ if TYPE_CHECKING:  # the same table for type checkers, which cannot follow a laz
     from harness.events import TurnInterrupted as TurnInterrupted
     from harness.events import TurnStarted as TurnStarted
     from harness.events import Wake as Wake
+    from harness.folding import apply as apply
     from harness.history import Events as Events
     from harness.history import SessionSummary as SessionSummary
     from harness.history import UnknownTurn as UnknownTurn
@@ -153,7 +155,6 @@ if TYPE_CHECKING:  # the same table for type checkers, which cannot follow a laz
     from harness.session import Session as Session
     from harness.session import open_session as open_session
     from harness.state import SessionState as SessionState
-    from harness.state import apply as apply
     from harness.tools.defaults import bash as bash
     from harness.tools.defaults import skills as skills
     from harness.tools.defaults import view_image as view_image

@@ -15,10 +15,12 @@ import msgspec
 from harness import events as ev
 from harness import ids
 from harness.errors import SessionClosed
+from harness.folding import DoesNotFit, apply
+from harness.inbox import read_entry
 from harness.journal import utc_now
 from harness.log import decode, decode_all, encode, timestamp
 from harness.runtime import open_store
-from harness.state import DoesNotFit, SessionState, apply
+from harness.state import SessionState
 from store import CallerError, CorruptLog, SessionInfo, Store, StoreError, StoreUnavailable, UnknownSequence
 
 PAGE = 1000
@@ -140,7 +142,11 @@ class UnknownTurn(CallerError):
 
 
 class SessionSummary(msgspec.Struct, frozen=True):
-    """A line of a listing. state: running, unfinished (a run that nobody drives), idle, or unreadable."""
+    """A line of a listing.
+
+    state: running; unfinished (a run that nobody drives); waiting (no run, but inputs that nobody has taken up); idle;
+    or unreadable.
+    """
 
     id: str
     title: str
@@ -166,7 +172,10 @@ TAIL = 64
 async def _summary(store: Store, info: SessionInfo) -> SessionSummary:
     try:
         turns, going = await _look_at_tail(store, info)
-        state = "idle" if not going else "running" if info.holder else "unfinished"
+        if going:
+            state = "running" if info.holder else "unfinished"
+        else:
+            state = "waiting" if await _waits(store, info) else "idle"
     except StoreError:
         turns, state = 0, "unreadable"
     return SessionSummary(
@@ -204,3 +213,24 @@ async def _look_at_tail(store: Store, info: SessionInfo) -> tuple[int, bool]:
                     pass
         last -= TAIL
     return turns or 0, bool(going)
+
+
+async def _waits(store: Store, info: SessionInfo) -> bool:
+    """Whether a session without a run has inputs that nobody has taken up.
+
+    They are taken up in order, so the last one tells; and none is from before the last run.
+    """
+    sent = [stored.input_id for stored in await store.inputs(info.id) if read_entry(stored) is not None]
+    runs = 0
+    last = info.length
+    while sent and last > 0 and runs < 2:
+        for record in reversed(await store.read(info.id, after=max(0, last - TAIL), upto=last)):
+            event = decode(record).event
+            if isinstance(event, ev.InputAccepted) and event.input_id == sent[-1]:
+                return False
+            if isinstance(event, ev.RunFinished):
+                if event.run_id == sent[-1]:  # a run has the id of the input that began it
+                    return False
+                runs += 1
+        last -= TAIL
+    return bool(sent)

@@ -14,8 +14,9 @@ import trio
 
 from harness.errors import Unrecordable
 from harness.events import Event, Logged
+from harness.folding import apply
 from harness.log import recorded, timestamp
-from harness.state import SessionState, apply
+from harness.state import SessionState
 from operations.wording import encodable
 from store import Lease, NewRecord, Store
 

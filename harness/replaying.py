@@ -16,11 +16,12 @@ import msgspec
 from harness import events as ev
 from harness.context import Built, item_digest, rebuilt
 from harness.errors import BadInput
+from harness.folding import apply
 from harness.history import read_events
 from harness.llm.model import ModelRequest
 from harness.llm.wire import left_out
 from harness.rerunning import Rerun, rerun
-from harness.state import SessionState, apply
+from harness.state import SessionState
 from store import Store, UnknownSequence
 
 

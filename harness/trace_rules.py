@@ -13,8 +13,9 @@ import msgspec
 
 from harness import events as ev
 from harness.context import item_digest, rebuilt
+from harness.folding import DoesNotFit, apply
 from harness.llm.model import AssistantItem, Item, Text, ToolCall, ToolResultItem, Usage, UserItem
-from harness.state import DoesNotFit, SessionState, apply
+from harness.state import SessionState
 from operations import TERMINAL, TRANSITIONS, OperationSpec, Status
 
 

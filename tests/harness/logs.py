@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from harness import events as ev
 from harness.context import build
 from harness.events import Logged
+from harness.folding import apply
 from harness.llm.model import StopReason, Text, ToolCall, Usage
-from harness.state import SessionState, apply
+from harness.state import SessionState
 from operations import Operation, OperationSpec, Status
 
 NO_USAGE = Usage()

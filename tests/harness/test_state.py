@@ -6,9 +6,10 @@ import pytest
 
 from harness import events as ev
 from harness.context import build
+from harness.folding import apply
 from harness.llm.model import AssistantItem, Text, ToolResultItem, Usage, UserItem
 from harness.persistent import Ledger, Vector
-from harness.state import SessionState, apply
+from harness.state import SessionState
 from harness.trace_rules import check, unpaired
 from harness.transcript import cut_middle
 from tests.harness.logs import LogWriter, with_pending

@@ -15,7 +15,7 @@ PACKAGES = ("harness", "operations", "store")
 MAY_IMPORT = {"harness": {"operations", "store"}, "operations": set(), "store": set()}
 
 # Those that the design counts to the core have to say it of themselves; what says it is held to it.
-CORE = ("events", "state", "decide", "context", "compaction", "trace_rules", "llm.model", "tools.registry")
+CORE = ("events", "state", "folding", "decide", "context", "compaction", "trace_rules", "llm.model", "tools.registry")
 EFFECTS = ("trio", "os", "pathlib", "time", "random", "socket", "subprocess", "sqlite3", "httpx")
 
 
