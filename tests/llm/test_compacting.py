@@ -76,7 +76,9 @@ async def test_recent_turns_stay_whole_and_a_call_that_runs_survives(protocol: s
         elif b"t0001c001" in body:
             await reply.stream(answer("Now this.", "echo two", usage=usage(protocol, 900)))
         else:
-            await reply.stream(answer("", "until [ -e go ]; do sleep 0.02; done; echo slow", "seq 1000 1900"))
+            await reply.stream(
+                answer("", "for _ in {1..500}; do [ -e go ] && break; sleep 0.02; done; echo slow", "seq 1000 1900")
+            )
 
     async with opened(protocol, handle, tmp_path, window_tokens=2000) as (session, server):
         result = await session.run("What is the sum?")
