@@ -12,11 +12,16 @@ from typing import Any
 import msgspec
 
 from harness import events as ev
-from harness.llm.model import Text, Usage
+from harness.llm.model import Text, ToolCall, Usage
+from harness.tools.registry import Rejection, read_arguments
 
 
 class ToolCallResult(msgspec.Struct, frozen=True):
-    """One tool call of a run. outcome None: it was still running when the run ended. seconds: how long it took."""
+    """One tool call of a run.
+
+    arguments: empty when the model wrote none that can be read. outcome None: it was still running when the run ended.
+    seconds: how long it took.
+    """
 
     call_id: str
     name: str
@@ -45,13 +50,18 @@ def run_result(logged: Iterable[ev.Logged], run_id: str) -> RunResult:
     Raises LookupError when they do not.
     """
     calls: dict[str, ToolCallResult] = {}
+    written: dict[str, str] = {}
     for entry in logged:
         match entry.event:
+            case ev.TurnFinished() as event:
+                written.update((item.call_id, item.arguments) for item in event.output if isinstance(item, ToolCall))
             case ev.ToolCallPending() as event:
                 calls[event.call_id] = ToolCallResult(event.call_id, event.tool, event.arguments, None, None, "")
             case ev.ToolCallRejected() as event:
+                arguments = read_arguments(written.get(event.call_id, ""))
+                readable = {} if isinstance(arguments, Rejection) else arguments
                 calls[event.call_id] = ToolCallResult(
-                    event.call_id, event.tool, {}, ev.CallOutcome.FAILED, None, event.error
+                    event.call_id, event.tool, readable, ev.CallOutcome.FAILED, None, event.error
                 )
             case ev.ToolCallFinished() as event if event.call_id in calls:
                 text = "\n".join(part.text for part in event.parts if isinstance(part, Text))

@@ -796,3 +796,14 @@ async def test_a_follower_that_outlives_its_session_is_told_that_it_is_closed(tm
     with pytest.raises(harness.SessionClosed):
         async for _ in following:
             pass
+
+
+async def test_a_rejected_call_shows_what_the_model_wrote(autojump_clock: trio.testing.MockClock) -> None:
+    world = World()
+    async with world.open() as session:
+        run = await session.start_run("go")
+        await settle()
+        world.model.answer(calls=[call(raw='{"command": 5}'), call(raw="no json")])
+        await settle()
+        result = await answered(world, run)
+    assert [made.arguments for made in result.tool_calls] == [{"command": 5}, {}]
