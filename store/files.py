@@ -12,6 +12,7 @@ some microseconds. After the first refusal everything is refused: nobody knows w
 from __future__ import annotations
 
 import ctypes
+import os
 import sqlite3
 from contextlib import suppress
 from pathlib import Path
@@ -31,9 +32,10 @@ _FRAME_HEADER_BYTES: Final = 24
 
 
 class _File(msgspec.Struct):
-    """One file as it was opened, and the size that it had at the last look."""
+    """One file as it was opened, and the size that it had at the last look. `name` is its absolute path."""
 
-    path: Path
+    kind: str
+    name: str
     device: int
     inode: int
     size: int
@@ -43,11 +45,12 @@ class OpenFiles:
     """The files behind one store's connections. Made before the first connection, so that nothing slips in between."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path.absolute()
         self._location = str(path)
-        self._files: dict[str, _File] = {}
+        self._files: list[_File] = []
         self._absent: Path | None = None
         self._refusal: str | None = None
-        self._add(_DATABASE, path.absolute())
+        self._add(_DATABASE, self._path)
 
     def opened(self) -> None:
         """Take note of the write-ahead log and its index. Called once a connection has read from the database.
@@ -55,52 +58,56 @@ class OpenFiles:
         They stay as they are from then on: only the last connection that is closed removes them.
         """
         # Beside the database itself, where its own name is a link. A store that cannot be written may have neither.
-        real = self._files[_DATABASE].path.resolve()
         for kind in (_LOG, _INDEX):
             with suppress(FileNotFoundError):
-                self._add(kind, Path(f"{real}{kind}"))
+                self._add(kind, Path(f"{self._path.resolve()}{kind}"))
 
     def stays_unwritten(self) -> None:
         """Take note that the file is read as it is, which is right only as long as nobody makes a log beside it."""
-        log = Path(f"{self._files[_DATABASE].path.resolve()}{_LOG}")
+        log = Path(f"{self._path.resolve()}{_LOG}")
         self._absent = None if log.exists() else log
 
     def _add(self, kind: str, path: Path) -> None:
         found = path.stat()
-        self._files[kind] = _File(path, found.st_dev, found.st_ino, found.st_size)
+        self._files.append(_File(kind, str(path), found.st_dev, found.st_ino, found.st_size))
 
-    def check(self) -> None:
-        """Raise StoreUnavailable when a file is not the one that was opened, now or at any time before."""
-        self._look()
+    def check(self, connection: sqlite3.Connection | None = None) -> None:
+        """Raise StoreUnavailable when a file is not the one that was opened, now or at any time before.
 
-    def check_whole(self, connection: sqlite3.Connection) -> None:
-        """`check`, and also that the database and its log were not cut short, as far as SQLite knows their lengths.
-
-        connection: one of the store's, outside a transaction.
+        connection: one of the store's, outside a transaction: then also the database and its log have to be as long as
+        SQLite knows them to be.
         """
-        for kind, size in self._look():
-            self._files[kind].size, before = size, self._files[kind].size
-            if size < before and not self._holds_all(connection, kind, size):
-                self._refuse(kind, "cut short")
-
-    def _look(self) -> list[tuple[str, int]]:
-        """The size of each file. Raises as `check`."""
         if self._refusal is not None:
             raise StoreUnavailable(self._refusal)
         if self._absent is not None and self._absent.exists():
             self._refuse(_DATABASE, "changed by another process")
-        sizes = []
-        for kind, file in self._files.items():
-            try:
-                found = file.path.stat()
-            except OSError:
-                self._refuse(kind, "removed or replaced")
-            if found.st_ino != file.inode or found.st_dev != file.device:
-                self._refuse(kind, "removed or replaced")
-            if kind == _INDEX and found.st_size < file.size:
-                self._refuse(kind, "cut short")
-            sizes.append((kind, found.st_size))
-        return sizes
+        for file in self._files:
+            size = self._size_of(file)
+            if size != file.size:
+                self._check_size(file, size, connection)
+
+    def check_database(self) -> None:
+        """`check` of the database's name alone: a third of its cost, between a commit and its acknowledgement."""
+        self._size_of(self._files[0])
+
+    def _size_of(self, file: _File) -> int:
+        try:
+            found = os.stat(file.name)  # noqa: PTH116  # twice as fast as Path.stat, and this is on every commit's way
+        except OSError:
+            self._refuse(file.kind, "removed or replaced")
+        if found.st_ino != file.inode or found.st_dev != file.device:
+            self._refuse(file.kind, "removed or replaced")
+        return found.st_size
+
+    def _check_size(self, file: _File, size: int, connection: sqlite3.Connection | None) -> None:
+        if size < file.size:
+            if file.kind == _INDEX:
+                self._refuse(file.kind, "cut short")
+            if connection is None:
+                return
+            if not self._holds_all(connection, file.kind, size):
+                self._refuse(file.kind, "cut short")
+        file.size = size
 
     def _holds_all(self, connection: sqlite3.Connection, kind: str, size: int) -> bool:
         """Whether a file that has become smaller is large enough: VACUUM and a checkpoint may shrink it rightly."""
@@ -129,7 +136,7 @@ class OpenFiles:
         Closing it would copy its log into the database and remove the log, by names that now mean other files.
         """
         try:
-            self.check_whole(connection)
+            self.check(connection)
         except StoreUnavailable:
             # One reference too many, so that not even the interpreter's end closes it. The kernel does, without a copy.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))

@@ -154,7 +154,7 @@ class Writer:
         """Run a batch as one transaction. Afterwards every request has its result, durable, or its error."""
         connection = self._connection
         try:
-            self._files.check_whole(connection)
+            self._files.check(connection)
             connection.execute("BEGIN IMMEDIATE")
             alone = len(batch) == 1
             for request in batch:
@@ -162,7 +162,7 @@ class Writer:
             # With nothing to keep, a rollback saves the disk's turn.
             connection.execute("ROLLBACK" if all(request.error for request in batch) else "COMMIT")
             # Asked again, because what went into a file that had just been removed is not to be acknowledged.
-            self._files.check_whole(connection)
+            self._files.check_database()
         except StoreUnavailable as refusal:
             for request in batch:
                 request.error = request.error or StoreUnavailable(str(refusal))
@@ -225,7 +225,7 @@ class Writer:
     def _look_for_foreign_commits(self) -> None:
         """Tell the waiters what other processes have committed. Costs as much as there is new, however many wait."""
         try:
-            self._files.check_whole(self._connection)
+            self._files.check(self._connection)
             (version,) = self._connection.execute("PRAGMA data_version").fetchone()
             if version == self._data_version:
                 return
