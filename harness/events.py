@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.llm.model import ErrorKind, Image, ModelSettings, OutputItem, Part, StopReason, ToolSchema, Usage
+from harness.llm.model import NO_USAGE, ErrorKind, Image, ModelSettings, OutputItem, Part, StopReason, ToolSchema, Usage
 from operations import Operation, Status
 
 
@@ -256,12 +256,12 @@ class TurnFinished(Event, frozen=True, gc=False, tag="turn_finished"):
     turn_id: str
     output: tuple[OutputItem, ...]
     stop: StopReason
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
     response_id: str = ""
     provider: str = ""
     attempts: int = 1
     seconds: float = 0.0
-    lost: Usage = Usage()
+    lost: Usage = NO_USAGE
 
     @property
     def cost(self) -> Usage:
@@ -288,7 +288,7 @@ class TurnFailed(Event, frozen=True, gc=False, tag="turn_failed"):
     status: int | None = None
     attempts: int = 1
     seconds: float = 0.0
-    lost: Usage = Usage()
+    lost: Usage = NO_USAGE
 
 
 class Wake(enum.StrEnum):
@@ -356,7 +356,7 @@ class RunFinished(Event, frozen=True, gc=False, tag="run_finished"):
     run_id: str
     outcome: Outcome
     turns: int
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
     text: str = ""
     error: str = ""
     seconds: float = 0.0

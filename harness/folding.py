@@ -161,6 +161,7 @@ def _turn_finished(state: SessionState, event: ev.TurnFinished, seq: int) -> Ses
     if turn is not None and turn.reason is ev.Reason.COMPACTION:
         return _summary_written(state, event, turn.covers, seq)
     started = turn.seq if turn else seq
+    cost = event.cost
     made = {
         item.call_id: Call(item.call_id, event.turn_id, item.name, item.arguments)
         for item in event.output
@@ -172,7 +173,7 @@ def _turn_finished(state: SessionState, event: ev.TurnFinished, seq: int) -> Ses
     if run is not None:
         run = replace(
             run,
-            usage=run.usage + event.cost,
+            usage=run.usage + cost,
             largest_step=max(run.largest_step, event.usage.total),
             last_text=tr.answer(event.output),
             fruitless=run.fruitless + 1 if event.stop in (StopReason.LENGTH, StopReason.PAUSED) else 0,
@@ -191,7 +192,7 @@ def _turn_finished(state: SessionState, event: ev.TurnFinished, seq: int) -> Ses
         undelivered=tuple([news for news in state.undelivered if news.seq > started]),
         last_stop=event.stop,
         last_turn_id=event.turn_id,
-        usage=state.usage + event.cost,
+        usage=state.usage + cost,
         pace=state.pace.thought(event.seconds, event.attempts),
         compacted=False,
         **_counted(sent, event),

@@ -17,7 +17,7 @@ import msgspec
 from harness import events as ev
 from harness import transcript as tr
 from harness.coalescing import Pace
-from harness.llm.model import Image, Item, ModelSettings, StopReason, Usage
+from harness.llm.model import NO_USAGE, Image, Item, ModelSettings, StopReason, Usage
 from harness.persistent import Ledger, Vector
 from operations import TERMINAL, Operation, Status
 
@@ -70,7 +70,7 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     seq: int
     limits: ev.Limits
     turns: int = 0
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
     largest_step: int = 0
     calls: dict[str, int] = {}
     stop: ev.Cause | None = None
@@ -182,7 +182,7 @@ class SessionState(msgspec.Struct, frozen=True, gc=False):
     runs: Ledger[RunSpan] = Ledger()
     accepted: Ledger[int] = Ledger()
     outputs: Vector[tuple[str, int]] = Vector()
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
     pace: Pace = Pace()
     counted_tokens: int = 0
     counted_items: int = 0

@@ -17,6 +17,7 @@ from harness import ids
 from harness.deltas import DeltaHub, ModelDelta
 from harness.events import Cause, Event, TurnFailed, TurnFinished, TurnInterrupted
 from harness.llm.model import (
+    NO_USAGE,
     AttemptDropped,
     Delta,
     Emit,
@@ -190,7 +191,8 @@ async def _response(model: Model, request: ModelRequest, emit: Emit) -> ModelRes
 def _counted(usage: Usage) -> Usage:
     """The usage, with a count that cannot be true as unknown: limits are kept by these."""
     known = msgspec.structs.asdict(usage)
-    return Usage(**{name: None if count is None or count < 0 else count for name, count in known.items()})
+    counted = Usage(**{name: None if count is None or count < 0 else count for name, count in known.items()})
+    return counted if counted != NO_USAGE else NO_USAGE
 
 
 def _normalized(response: ModelResponse, number: int, *, may_call: bool) -> tuple[OutputItem, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -30,6 +30,8 @@ class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     reasoning: int | None = None
 
     def __add__(self, other: Usage) -> Usage:
+        if other is NO_USAGE:  # most turns lose nothing, and a fold adds them all
+            return self
         return Usage(
             _plus(self.input, other.input),
             _plus(self.cached, other.cached),
@@ -42,6 +44,10 @@ class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     def total(self) -> int:
         """Input and output together; unknown counts as zero here."""
         return (self.input or 0) + (self.output or 0)
+
+
+NO_USAGE: Final = Usage()
+"""Nothing that is known of; as one object, the default of every field that has none."""
 
 
 def _plus(a: int | None, b: int | None) -> int | None:
@@ -172,11 +178,11 @@ class ModelResponse(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     output: tuple[OutputItem, ...]
     stop: StopReason = StopReason.END
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
     response_id: str = ""
     provider: str = ""
     attempts: int = 1
-    lost_usage: Usage = Usage()
+    lost_usage: Usage = NO_USAGE
 
 
 # --- live pieces
@@ -257,7 +263,7 @@ class ModelError(Exception):
         status: int | None = None,
         retry_after_s: float | None = None,
         attempts: int = 1,
-        usage: Usage = Usage(),  # noqa: B008  # frozen
+        usage: Usage = NO_USAGE,
         points_at: ErrorKind | None = None,
     ) -> None:
         self.kind, self.message, self.status = kind, message, status
