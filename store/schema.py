@@ -194,14 +194,14 @@ def _opened_for_writing(path: Path, files: OpenFiles) -> Opened:
         connection.execute("PRAGMA synchronous = FULL")
         if _user_version(connection) < SCHEMA_VERSION:
             _migrate(path)
-        files.opened()
+        files.opened(writing=True)
     return Opened(connection, files, partial(_open_reader, path))
 
 
 def _opened_for_reading(path: Path, files: OpenFiles) -> Opened:
     with _closed_on_error(_open_reader(path)) as connection:
         check_version(connection, path)
-        files.opened()
+        files.opened(writing=False)
     return Opened(connection, files, partial(_open_reader, path))
 
 
