@@ -28,10 +28,10 @@ RESULT = "The output of a step: a line or two of words, as a quick command print
 Message = dict[str, Any]
 
 
-def called(calls: list[tuple[str, str]], text: str | None = None) -> Message:
-    """A message that calls tools, each by name and arguments."""
+def called(calls: list[tuple[str, str]], text: str | None = None, *, turn: int) -> Message:
+    """A message that calls tools, each by name and arguments. turn: makes their ids unique."""
     made = [
-        {"id": f"call_{number}", "type": "function", "function": {"name": name, "arguments": arguments}}
+        {"id": f"call_{turn}_{number}", "type": "function", "function": {"name": name, "arguments": arguments}}
         for number, (name, arguments) in enumerate(calls)
     ]
     return {"role": "assistant", "content": text, "tool_calls": made}
@@ -107,7 +107,7 @@ class _AtOnce(Server):
         self.requests[conversation] += 1
         number = self.requests[conversation]
         if number <= int(calls):
-            return called([("step", json.dumps({"number": number}))])
+            return called([("step", json.dumps({"number": number}))], turn=number)
         return said("All steps are done.")
 
 

@@ -29,7 +29,8 @@ class _Thinking(Server):
         if not calls:
             return said(ANSWER if worker.finished else WAITING)
         wakes = [worker.wake_of(step) if wake == "wake" else None for step in calls]
-        return called([(step.tool, arguments_of(step, woken)) for step, woken in zip(calls, wakes, strict=True)], WORDS)
+        made = [(step.tool, arguments_of(step, woken)) for step, woken in zip(calls, wakes, strict=True)]
+        return called(made, WORDS, turn=worker.turns)
 
 
 if __name__ == "__main__":
