@@ -7,6 +7,7 @@ Must not know: what is made of an item.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import is_
 from typing import Final, Generic, TypeVar
 
 from harness.llm.model import Item, ModelRequest
@@ -18,24 +19,33 @@ HISTORIES: Final = 8
 
 
 class Memo(Generic[T]):
-    """By session, which its first item stands for: each item of its last request, with what was made of it.
+    """By session, which its first item stands for: the items of its last request, with what was made of each.
 
     Items are unchanging values and the history hands out the same ones again, so identity is enough, and comparing
-    texts would cost what is to be saved. An item is kept as long as its entry: its id is nobody else's until then.
-    What was made is shared between requests and must not be changed.
+    texts would cost what is to be saved. What is no longer the beginning of a request is made anew: histories grow at
+    their end, except at a compaction. What was made is shared between requests and must not be changed.
     """
 
     def __init__(self) -> None:
-        self._histories: dict[int, dict[int, tuple[Item, T]]] = {}
+        self._histories: dict[int, tuple[list[Item], list[T]]] = {}
 
     def made(self, request: ModelRequest, make: Callable[[Item], T]) -> list[T]:
         """What `make` gives for each item, old ones from memory."""
         if not request.items:
             return []
-        first = id(request.items[0])
-        known = self._histories.pop(first, {})
-        entries = [known.get(id(item)) or (item, make(item)) for item in request.items]
-        self._histories[first] = {id(item): (item, value) for item, value in entries}
+        items = list(request.items)
+        first = id(items[0])  # it is remembered as long as the entry is, so its id is nobody else's
+        before, values = self._histories.pop(first, ([], []))
+        known = _same(before, items)
+        values = values[:known]
+        values.extend(map(make, items[known:]))
+        self._histories[first] = items, values
         while len(self._histories) > HISTORIES:
             del self._histories[next(iter(self._histories))]
-        return [value for _, value in entries]
+        return values.copy()
+
+
+def _same(before: list[Item], items: list[Item]) -> int:
+    """How many items at the beginning of both are the same objects."""
+    same = list(map(is_, before, items))
+    return len(same) if all(same) else same.index(False)
