@@ -27,8 +27,8 @@ HEAD = ("id", "state", "turns", "events", "last activity", "parent", "title")
 def command(as_json: bool, store: str | None) -> None:
     """List the sessions of a store, last active first.
 
-    State: running (a process works on it), unfinished (its run waits for `turnlog run --session ID`), idle, or
-    unreadable (`turnlog verify ID` tells more).
+    State: running (a process works on it), unfinished (its run waits for `turnlog run --session ID`), waiting (so do
+    messages or requests that nobody has taken up), idle, or unreadable (`turnlog verify ID` tells more).
     """
     place = place_of(store)
     found = trio.run(_found, place)

@@ -79,6 +79,25 @@ def test_a_session_moves_to_another_store(finished: tuple[Cli, str], cli: Cli) -
     assert cli.here("backup", str(copy)).status == 2
 
 
+def test_a_session_with_messages_that_nobody_has_taken_up_is_waiting(finished: tuple[Cli, str]) -> None:
+    cli, session_id = finished
+    branch = cli.ok("fork", session_id).strip()
+
+    def state() -> str:
+        return next(str(each["state"]) for each in json.loads(cli.ok("sessions", "--json")) if each["id"] == branch)
+
+    assert state() == "idle"
+    for text in ("Are you there?", "Answer me."):
+        cli.ok("send", branch, text)
+        assert state() == "waiting"
+    assert cli.here("run", "--session", branch).status == 0
+    assert state() == "idle"
+    cli.ok("send", branch, "And now?")
+    assert state() == "waiting"
+    assert cli.here("run", "--session", branch).status == 0
+    assert state() == "idle"
+
+
 def test_an_empty_list_is_no_error(cli: Cli) -> None:
     assert "turnlog demo" in cli.ok("sessions")
     assert cli.ok("sessions", "--json") == "[]\n"
