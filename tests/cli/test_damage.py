@@ -49,10 +49,10 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stored]:
 
 
 async def more(path: Path) -> None:
-    """Sessions that come after the two in the file, so that they are lost first when it is cut short."""
+    """Sessions that come after the two in the file, as their ids do, so that they are lost first when it is cut short."""
     async with SqliteStore.open(path) as store:
         for number in range(3):
-            await store.create(f"later{number}", events(1500), created_at="", title="")
+            await store.create(f"zzzz-later{number}", events(1500), created_at="", title="")
 
 
 @pytest.fixture
@@ -198,11 +198,11 @@ def test_of_a_file_that_was_cut_short_the_rest_can_be_read_and_nothing_written(s
     for verb in READS:
         assert stored.cli.ok(verb, stored.healthy, *where)
     listed = stored.cli.ok("sessions", *where)
-    assert stored.healthy in listed and "later2" in listed
-    one_line(stored.cli.here("export", "later2", *where), 1, "session 'later2' is damaged at event")
+    assert stored.healthy in listed and "zzzz-later2" in listed
+    one_line(stored.cli.here("export", "zzzz-later2", *where), 1, "session 'zzzz-later2' is damaged at event")
     done = stored.cli.here("verify", *where)
     assert (done.status, done.err) == (1, "")
-    assert "later2 at event" in done.out and "the store: the database file" in done.out
+    assert "zzzz-later2 at event" in done.out and "the store: the database file" in done.out
     copy, run = str(stored.path.with_name("copy.db")), ["run", "-p", block("true")]
     writes = (["fork", stored.healthy], ["send", stored.healthy, "hello"], run, [*run, "--session", stored.healthy])
     for write in (*writes, ["backup", copy]):
