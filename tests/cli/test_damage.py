@@ -49,7 +49,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stored]:
 
 
 async def more(path: Path) -> None:
-    """Sessions that come after the two in the file, as their ids do, so that they are lost first when it is cut short."""
+    """Sessions that come after the two in the file, by their ids too, so that a cut loses them first."""
     async with SqliteStore.open(path) as store:
         for number in range(3):
             await store.create(f"zzzz-later{number}", events(1500), created_at="", title="")
