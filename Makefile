@@ -17,10 +17,10 @@ demo: $(STAMP)
 	@command -v turnlog >/dev/null || echo "         (first, once in each shell: . $(VENV)/bin/activate)"
 
 test: $(STAMP) lint types
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
 test-slow: $(STAMP)
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -n auto --dist worksteal -m slow
 
 # A seed is a whole session with crashes, failures and takeovers; make simulate SEED=8713 repeats one of them.
 SEEDS ?= 200

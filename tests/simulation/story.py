@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +44,23 @@ class Report(msgspec.Struct, frozen=True):
     logs: tuple[tuple[bytes, ...], ...]
 
 
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without warnings of failures: they are ours."""
+    log = logging.getLogger("turnlog")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+
+
 def simulate(seed: int) -> Report:
     """Run the story of a seed. Raises what it found wrong."""
     steps = Steps()
     clock = trio.testing.MockClock(autojump_threshold=0)
-    logging.getLogger("turnlog").setLevel(logging.CRITICAL)  # the failures of models are ours
-    with seeded(seed) as chance, tempfile.TemporaryDirectory(prefix="turnlog-simulation-") as folder:
+    with quiet(), seeded(seed) as chance, tempfile.TemporaryDirectory(prefix="turnlog-simulation-") as folder:
         story = Story(World(chance, steps, Path(folder)), clock)
         logs = trio.run(story.tell, clock=clock, instruments=[steps])
     return Report(seed, story.world.counts, steps.count, steps.order, logs)
