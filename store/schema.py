@@ -121,7 +121,7 @@ def unavailable(location: str, error: sqlite3.Error | OSError) -> StoreUnavailab
         "SQLITE_IOERR": "the disk failed to read or write. Check it, then try again",
         "SQLITE_BUSY": f"another process kept it locked for {BUSY_TIMEOUT_S:.0f} s. End that process, or try again",
         "SQLITE_READONLY": _CANNOT_BE_WRITTEN,
-        "SQLITE_CANTOPEN": "it cannot be opened. Check that its folder exists and can be written",
+        "SQLITE_CANTOPEN": "it cannot be opened. Check its permissions and its folder's, or name another file",
         "SQLITE_NOTADB": "it is not a turnlog store. Name another file",
         "SQLITE_CORRUPT": _DAMAGED,
     }
@@ -129,7 +129,7 @@ def unavailable(location: str, error: sqlite3.Error | OSError) -> StoreUnavailab
         if name.startswith(start):
             return StoreUnavailable(f"{location}: {words}.")
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return StoreUnavailable(f"{location}: {reason}.")
+    return StoreUnavailable(f"{location}: {reason}. Check the path, its permissions and the disk, or name another file.")
 
 
 class Opened(NamedTuple):
