@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, ParamSpec, TypeVar, overload
 
+import outcome
 import trio
 
 from harness.aio.places import LoopInUse
@@ -41,16 +42,19 @@ async def in_asyncio(function: Callable[[], Awaitable[T]]) -> T:
         raise LoopInUse("this tool or model needs asyncio. Open the session with harness.aio.") from None
     ended = trio.Event()
 
-    async def outside() -> T:
+    async def outside() -> outcome.Outcome[T]:
         await asyncio.sleep(0)  # a loop with eager tasks makes the first step here, inside a step of trio's
-        return await function()
+        try:
+            return outcome.Value(await function())
+        except SystemExit as error:  # as a task's own exception it would end the loop, and the program
+            return outcome.Error(error)
 
     task = loop.create_task(outside())
     # The session's own end stops it. Were it among asyncio.all_tasks(), asyncio.run would cancel it first when the
     # program ends, and a turn that is merely lost would be recorded as one that has failed.
     asyncio._unregister_task(task)
 
-    def done(_: asyncio.Task[T]) -> None:
+    def done(_: asyncio.Task[outcome.Outcome[T]]) -> None:
         if not task.cancelled():
             task.exception()  # seen: asyncio has nothing to complain of when nobody waits any more
         ended.set()
@@ -71,7 +75,7 @@ async def in_asyncio(function: Callable[[], Awaitable[T]]) -> T:
     if task.cancelled():
         # Not by us. CancelledError means nothing to trio, and would end the whole session.
         raise HarnessError("the asyncio coroutine cancelled itself. Catch CancelledError in it.")
-    return task.result()
+    return task.result().unwrap()
 
 
 class AsyncioTool(FunctionTool[P, R]):
@@ -85,7 +89,13 @@ class AsyncioTool(FunctionTool[P, R]):
 
 def _crossing(function: Callable[..., Any]) -> Callable[..., Any]:
     if not inspect.iscoroutinefunction(function):
-        return function
+
+        def called(arguments: dict[str, Any]) -> Any:
+            returned = function(arguments)
+            # A plain function that makes a coroutine, as one that wraps an async function does.
+            return in_asyncio(lambda: returned) if inspect.isawaitable(returned) else returned
+
+        return called
 
     async def crossing(arguments: dict[str, Any]) -> Any:
         return await in_asyncio(lambda: function(arguments))

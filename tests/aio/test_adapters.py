@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import threading
 from contextlib import AbstractAsyncContextManager
 
@@ -165,3 +166,36 @@ def test_an_asyncio_tool_in_a_trio_program_says_what_to_do() -> None:
             assert "Open the session with harness.aio" in (await session.run("go")).text
 
     trio.run(main)
+
+
+def test_an_async_tool_that_exits_fails_its_call_and_not_the_program() -> None:
+    @harness.aio.tool
+    async def leaving() -> None:
+        """Leave."""
+        await asyncio.sleep(0)
+        raise SystemExit(3)
+
+    async def main() -> None:
+        async with _opened(SayingModel("leaving"), leaving) as session:
+            assert "SystemExit: 3" in (await session.run("go")).text
+
+    run(main)
+
+
+def test_a_plain_function_that_makes_a_coroutine_has_it_awaited_in_the_asyncio_loop() -> None:
+    async def inner() -> str:
+        """Say where this runs."""
+        assert asyncio.current_task() is not None
+        await asyncio.sleep(0)
+        return "in asyncio"
+
+    @functools.wraps(inner)
+    def wrapping() -> object:
+        return inner()
+
+    async def main() -> None:
+        wrapped = harness.aio.tool(name="wrapping")(wrapping)
+        async with _opened(SayingModel("wrapping"), wrapped) as session:
+            assert (await session.run("go")).text == "in asyncio"
+
+    run(main)
