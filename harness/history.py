@@ -94,11 +94,11 @@ async def read_events(store: str | Path | Store, session_id: str, *, upto: int |
 async def fold(store: Store, session_id: str) -> SessionState:
     """The state of a session after its last event. Raises CorruptLog for events that cannot follow each other."""
     state = SessionState()
-    for logged in decode_all(await store.read(session_id)):
+    for record in await store.read(session_id):
         try:
-            state = apply(state, logged)
+            state = apply(state, decode(record))
         except DoesNotFit as error:
-            raise CorruptLog(session_id, logged.seq, str(error)) from error
+            raise CorruptLog(session_id, record.seq, str(error)) from error
     return state
 
 

@@ -196,7 +196,7 @@ def _result(entry: Result, allowed: int, omissions: list[Omission]) -> Item:
             gone = len(part.text) - room
             omissions.append(Omission(f"middle of the result of call {entry.call_id} ({entry.tool})", gone))
         room = max(0, room - len(part.text))
-        if text.strip():
+        if text and not text.isspace():
             parts.append(Text(text))
     if not parts:
         parts.append(Text(NO_OUTPUT))

@@ -32,12 +32,14 @@ class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     def __add__(self, other: Usage) -> Usage:
         if other is NO_USAGE:  # most turns lose nothing, and a fold adds them all
             return self
+        a, b, c, d, e = self.input, self.cached, self.cache_write, self.output, self.reasoning
+        v, w, x, y, z = other.input, other.cached, other.cache_write, other.output, other.reasoning
         return Usage(
-            _plus(self.input, other.input),
-            _plus(self.cached, other.cached),
-            _plus(self.cache_write, other.cache_write),
-            _plus(self.output, other.output),
-            _plus(self.reasoning, other.reasoning),
+            v if a is None else a if v is None else a + v,
+            w if b is None else b if w is None else b + w,
+            x if c is None else c if x is None else c + x,
+            y if d is None else d if y is None else d + y,
+            z if e is None else e if z is None else e + z,
         )
 
     @property
@@ -48,10 +50,6 @@ class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 NO_USAGE: Final = Usage()
 """Nothing that is known of; as one object, the default of every field that has none."""
-
-
-def _plus(a: int | None, b: int | None) -> int | None:
-    return b if a is None else a if b is None else a + b
 
 
 # --- what a message is made of
