@@ -21,7 +21,7 @@ from harness.journal import utc_now
 from harness.log import decode, decode_all, encode, timestamp
 from harness.runtime import open_store
 from harness.state import SessionState
-from store import CallerError, CorruptLog, SessionInfo, Store, StoreError, StoreUnavailable, UnknownSequence
+from store import CallerError, CorruptLog, Record, SessionInfo, Store, StoreError, StoreUnavailable, UnknownSequence
 
 PAGE = 1000
 """Records that one read brings into memory when a log is walked."""
@@ -42,7 +42,7 @@ class Events:
         """closed: whether the session that handed it out is closed, and the store perhaps with it."""
         self._store, self._session_id = store, session_id
         self._after, self._follow, self._closed = after, follow, closed
-        self._page: list[ev.Logged] = []
+        self._page: list[Record] = []
 
     def __aiter__(self) -> Events:
         return self
@@ -55,13 +55,19 @@ class Events:
                 if self._closed():
                     raise SessionClosed(self._session_id) from error
                 raise
-        logged = self._page.pop()
+        logged = decode(self._page.pop())
         self._after = logged.seq
         return logged
 
     async def _fetch(self) -> None:
-        records = await self._store.read(self._session_id, after=self._after, limit=PAGE)
-        self._page = [decode(record) for record in reversed(records)]
+        """The next page, in reverse. Damage in it is raised only once all before it was given out."""
+        try:
+            records = await self._store.read(self._session_id, after=self._after, limit=PAGE)
+        except CorruptLog as damage:
+            if damage.seq is None or damage.seq <= self._after + 1:
+                raise
+            records = await self._store.read(self._session_id, after=self._after, upto=damage.seq - 1)
+        self._page = records[::-1]
         if not records:
             if not self._follow:
                 raise StopAsyncIteration

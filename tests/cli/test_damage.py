@@ -184,6 +184,9 @@ def test_what_is_before_the_damage_is_exported_imported_and_goes_on(stored: Stor
     damage(stored.path, stored.damaged)
     exported = stored.cli.here("export", stored.damaged, "--store", str(stored.path))
     one_line(exported, 1, "at event 5")
+    shown = stored.cli.here("log", stored.damaged, "--store", str(stored.path))
+    one_line(shown, 1, "at event 5")
+    assert len(shown.out.splitlines()) == 4
     elsewhere = ("--store", str(stored.path.with_name("other.db")))
     one_line(stored.cli.here("import", "-", *elsewhere, stdin=exported.out.encode()), 1, "holds only what is before it")
     salvaged = stored.cli.ok("import", "-", "--salvaged", *elsewhere, stdin=exported.out.encode()).strip()
