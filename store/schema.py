@@ -129,8 +129,8 @@ def unavailable(location: str, error: sqlite3.Error | OSError) -> StoreUnavailab
         if name.startswith(start):
             return StoreUnavailable(f"{location}: {words}.")
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    advice = "Check the path, its permissions and the disk, or name another file."
-    return StoreUnavailable(f"{location}: {reason}. {advice}")
+    hint = "Check the path, its permissions and the disk, or name another file."
+    return StoreUnavailable(f"{location}: {reason}. {hint}")
 
 
 class Opened(NamedTuple):
