@@ -61,7 +61,7 @@ def test_stores_that_cannot_be_used_are_one_line_and_1(cli: Cli, tmp_path: Path)
     one_line(cli.here("run", "hi", "--store", str(tmp_path / "no folder" / "s.db")), 1, "no folder")
     one_line(cli.here("run", "hi", "--store", str(plain / "s.db")), 1, "s.db")
     one_line(cli.here("sessions", "--store", str(tmp_path / "none.db")), 1, "none.db")
-    one_line(cli.here("run", "hi", "--store", "/proc/x.db"), 1, "/proc/x.db", "or name another file")
+    one_line(cli.here("run", "hi", "--store", "/proc/x.db"), 1, "/proc/x.db", "Check the path, its permissions")
     one_line(cli.here("sessions", "--store", str(tmp_path)), 1, "this is not a file. Name the store's file")
     assert plain.read_bytes() == before and not (tmp_path / "none.db").exists()
 
