@@ -89,6 +89,13 @@ def test_what_is_newer_or_damaged_is_refused_whole(finished: tuple[Cli, str], tm
     one_line(cli.here("run", "hi", "--session", session_id, "--store", str(copy)), 1, "version 99")
 
 
+def test_an_empty_home_is_none_and_one_that_is_not_there_is_named(cli: Cli) -> None:
+    before = Path("/.local").exists()
+    assert cli("sessions", XDG_STATE_HOME="", HOME="").status == 0
+    assert Path("/.local").exists() == before, "the root folder is nobody's home"
+    one_line(cli("sessions", "--store", "~nobody-of-this-name/s.db"), 2, "no such home folder", "--store")
+
+
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_stream_that_is_closed_is_an_empty_one(finished: tuple[Cli, str], closed: str) -> None:
     cli, session_id = finished
