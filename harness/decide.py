@@ -252,15 +252,18 @@ def _next(state: SessionState, now: Now) -> Action:
     if Reason.HEARTBEAT in kinds:
         return CallModel(Reason.HEARTBEAT)
     pending = state.pending
-    if not pending and state.run is not None and state.run.fruitless >= MOST_FRUITLESS:
-        return FinishRun(Outcome.FAILED, f"the model broke off {state.run.fruitless} responses in a row")
-    if state.last_stop is StopReason.PAUSED:
+    # One that breaks off again and again is asked again only for what it could not know before.
+    run = state.run
+    tired = run is not None and run.fruitless >= MOST_FRUITLESS
+    if state.last_stop is StopReason.PAUSED and not tired:
         return CallModel(Reason.CONTINUATION)
     if not pending:
-        if kinds:
-            return CallModel(Reason.RESULTS if Reason.RESULTS in kinds else Reason.REJECTIONS)
-        return _said_its_last(state)
-    if _all_rejected(state, pending):
+        if Reason.RESULTS in kinds:
+            return CallModel(Reason.RESULTS)
+        if run is not None and tired:
+            return FinishRun(Outcome.FAILED, f"the model broke off {run.fruitless} responses in a row")
+        return CallModel(Reason.REJECTIONS) if kinds else _said_its_last(state)
+    if not tired and _all_rejected(state, pending):
         return CallModel(Reason.REJECTIONS)
     return _while_pending(state, pending, now)
 

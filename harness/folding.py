@@ -217,7 +217,12 @@ def _summary_written(state: SessionState, event: ev.TurnFinished, covers: int, s
     run = state.run
     text = tr.answer(event.output)
     if run is not None:
-        run = replace(run, usage=run.usage + event.cost, seconds=run.seconds + event.seconds)
+        run = replace(
+            run,
+            usage=run.usage + event.cost,
+            largest_step=max(run.largest_step, event.usage.total),
+            seconds=run.seconds + event.seconds,
+        )
     # A summary with nothing in it, or one that broke off, is none: the history stays, and no second try is made.
     good = bool(text) and event.stop is StopReason.END
     return replace(

@@ -80,6 +80,21 @@ async def test_a_pending_call_survives_and_its_result_arrives_late() -> None:
         await world.checked(session.id)
 
 
+async def test_a_dear_summary_counts_as_the_largest_step_of_a_token_limit() -> None:
+    world = World()
+    async with world.open(policy=policy(400), limits=harness.Limits(tokens=1600)) as session:
+        run = await session.start_run("go")
+        await settle()
+        await a_call(world, session, 390)
+        assert not world.model.requests[-1].allow_tools
+        world.model.answer("They said go.", usage=Usage(input=600, output=100))
+        await settle()
+        assert "limit" in texts(world.model.requests[-1])[-1]  # another step like the summary would not fit
+        world.model.answer("as far as I came", usage=Usage(input=10, output=1))
+        assert (await run.result()).outcome == "limit_reached"
+        await world.checked(session.id)
+
+
 async def test_a_context_that_is_too_long_is_summarised_once_and_the_turn_tried_again() -> None:
     world = World()
     async with world.open() as session:

@@ -103,6 +103,36 @@ async def test_a_model_that_always_breaks_off_is_not_called_for_ever(stop: StopR
         await world.checked(session.id)
 
 
+@pytest.mark.parametrize("stop", [StopReason.LENGTH, StopReason.PAUSED])
+async def test_a_model_that_always_breaks_off_is_not_called_for_ever_while_a_call_is_pending(stop: StopReason) -> None:
+    world = World()
+    async with world.open() as session:
+        run = await session.start_run("go")
+        await settle()
+        world.model.answer(calls=[call("long")])
+        await settle()
+        await run.steer("and?")
+
+        async def break_off() -> int:
+            before = len(world.model.requests)
+            for _ in range(20):
+                await settle()
+                if not world.model.asked:
+                    break
+                world.model.answer("and so", [call()] if stop is StopReason.LENGTH else [], stop=stop)
+            return len(world.model.requests) - before
+
+        await settle()
+        assert await break_off() == 4  # after the one that is asked for already
+        world.handler.end(world.handler.started[-1])
+        await settle()
+        assert world.model.asked  # the result is news
+        await break_off()
+        result = await run.result()
+        assert (result.outcome, result.turns) == ("failed", 7)
+        await world.checked(session.id)
+
+
 async def test_an_interrupt_that_comes_too_late_leaves_the_next_run_alone() -> None:
     world = World()
     async with world.open() as session:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import harness
 from harness import events as ev
-from harness.llm.model import ErrorKind, ModelError, StopReason, ToolCall
+from harness.llm.model import ErrorKind, ModelError, StopReason, ToolCall, Usage
 from operations import Status
 from tests.harness.world import Reopened, World, call, settle
 
@@ -37,6 +37,7 @@ STEPS = st.one_of(
     st.tuples(st.just("say"), st.text(alphabet="abc\u2028\ud800", max_size=3).map("say {}".format)),
     st.tuples(st.just("answer"), st.lists(CALLS, max_size=4), st.sampled_from(["", "thinking", "\n"])),
     st.tuples(st.just("answer"), st.lists(CALLS, max_size=4), st.sampled_from(["", "thinking", "\n"])),
+    st.tuples(st.just("dear answer"), st.integers(12, 60), st.text(max_size=3)),
     st.tuples(st.just("stop"), st.sampled_from([StopReason.LENGTH, StopReason.REFUSAL, StopReason.PAUSED])),
     st.tuples(st.just("stream"), st.sampled_from(["so far", " "])),
     st.tuples(st.just("fail"), st.sampled_from([ErrorKind.SERVER_ERROR, ErrorKind.CONTEXT_TOO_LONG])),
@@ -55,6 +56,7 @@ LIMITS = st.sampled_from(
         harness.Limits(),
         harness.Limits(turns=2),
         harness.Limits(tokens=40),
+        harness.Limits(tokens=80),
         harness.Limits(seconds=45),
         harness.Limits(calls={"bash": 2}),
     ]
@@ -74,6 +76,8 @@ async def perform(world: World, place: Reopened, clock: trio.testing.MockClock, 
             await harness.submit(world.store, session.id, ev.Message(text))
         case ("answer", calls, text) if model.asked:
             model.answer(text, calls)
+        case ("dear answer", tokens, text) if model.asked:
+            model.answer(text, usage=Usage(input=tokens, output=1))
         case ("stop", stop) if model.asked:
             model.answer("cut", [call()] if stop is StopReason.LENGTH else (), stop=stop)
         case ("stream", text) if model.asked:
@@ -149,6 +153,11 @@ async def finish(world: World, place: Reopened, clock: trio.testing.MockClock) -
 )
 @example(steps=[("say", "a"), ("answer", [call()], ""), ("fork",), ("say", "b")], limits=harness.Limits(), window=None)
 @example(steps=[("say", "a"), ("answer", [call()], ""), ("cancel",), ("crash",)], limits=harness.Limits(), window=None)
+@example(  # a summary that is the dearest turn of a run with a limit of tokens
+    steps=[("say", "a"), ("answer", [call()], ""), ("end", 0, Status.COMPLETED, 0), ("dear answer", 60, "s")],
+    limits=harness.Limits(tokens=80),
+    window=12,
+)
 def test_every_interleaving_keeps_the_trace_rules(
     steps: list[Step], limits: harness.Limits, window: int | None
 ) -> None:
