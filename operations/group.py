@@ -63,6 +63,8 @@ class _Work:
         self.handler: Handler | None = None
         self.ticket: Ticket | None = None
         self.reason: str | None = None  # of the cancellation, once it is asked for
+        self.stopping = False  # asked for, or its time is over
+        self.timed_out: Ended | None = None  # how it ends if it obeys
         self.if_cancelled: Ended | None = None  # how it ends when its task obeys; None while the owner lets go
         self.began_s = trio.current_time()
 
@@ -191,7 +193,7 @@ class OperationGroup:
                 work.emit(Update(operation_id, Status.RUNNING))
             if work.operation.status is Status.RUNNING:
                 work.emit(Update(operation_id, Status.CANCELLING))
-            self._nursery.start_soon(self._stop, work)
+            self._cancel(work)
 
     def end_strays(self) -> None:
         """End what operations that have ended left running, those of predecessors too; returns at once.
@@ -243,7 +245,7 @@ class OperationGroup:
         self._nursery.start_soon(self._run, work)
         if operation.status is Status.CANCELLING:
             work.reason = "cancelled before the restart"
-            self._nursery.start_soon(self._stop, work)
+            self._cancel(work)
 
     async def _run(self, work: _Work) -> None:
         assert work.ticket is not None
@@ -276,6 +278,8 @@ class OperationGroup:
         if not isinstance(ended, Ended) or not isinstance(ended.status, Status) or ended.status not in TERMINAL:
             text = f"the handler for {spec.type!r} did not say how the operation ended."
             ended = Ended(Status.FAILED, {"error": text})
+        if work.timed_out is not None and ended.status is Status.CANCELLED:
+            ended = msgspec.structs.replace(ended, status=Status.FAILED, result={**ended.result, **work.timed_out.result})
         work.end(ended)
 
     def _failed(self, work: _Work, text: str) -> None:
@@ -288,38 +292,39 @@ class OperationGroup:
             text = f"{before['error']}, and then {text}"
         work.end(Ended(Status.FAILED, {**before, "error": text}))
 
-    async def _stop(self, work: _Work) -> None:
-        """Ask the handler; where it leaves that to us cancel the task; where neither helps give up."""
-        assert work.handler is not None
-        with trio.move_on_after(self._cancel_grace_s):
-            await work.begun.wait()
-            try:
-                obeyed = await work.handler.cancel(work.operation)
-            except BaseException as error:
-                if own_error(error) is None:
-                    raise
-                obeyed = False  # a handler that cannot cancel leaves it to us
-            if not obeyed:
-                work.if_cancelled = Ended(Status.CANCELLED, {"reason": work.reason or ""})
-                work.scope.cancel()
-            await work.ended.wait()
-        self._give_up(work, {"reason": work.reason or ""})
+    def _cancel(self, work: _Work) -> None:
+        if not work.stopping:  # what is over its time is being stopped already
+            work.stopping = True
+            self._nursery.start_soon(self._stop, work, Ended(Status.CANCELLED, {"reason": work.reason or ""}), "")
 
     async def _time_out(self, work: _Work, timeout_s: float) -> None:
         with trio.move_on_after(timeout_s):
             await work.ended.wait()
             return
-        result = {"error": f"timed out after {timeout_s:g} s", "timed_out": True}
-        work.if_cancelled = Ended(Status.FAILED, result)
-        work.scope.cancel()
-        with trio.move_on_after(self._cancel_grace_s):
-            await work.ended.wait()
-        self._give_up(work, {"timed_out": True})
+        if not work.stopping:
+            work.stopping = True
+            text = f"timed out after {timeout_s:g} s"
+            work.timed_out = Ended(Status.FAILED, {"error": text, "timed_out": True})
+            await self._stop(work, work.timed_out, f"{text}; it ")
 
-    def _give_up(self, work: _Work, more: dict[str, Any]) -> None:
+    async def _stop(self, work: _Work, obeyed: Ended, subject: str) -> None:
+        """Ask the handler; where it leaves that to us cancel the task, for `obeyed`; where neither helps give up."""
+        assert work.handler is not None
+        with trio.move_on_after(self._cancel_grace_s):
+            await work.begun.wait()
+            try:
+                stops = await work.handler.cancel(work.operation)
+            except BaseException as error:
+                if own_error(error) is None:
+                    raise
+                stops = False  # a handler that cannot cancel leaves it to us
+            if not stops:
+                work.if_cancelled = obeyed
+                work.scope.cancel()
+            await work.ended.wait()
         if not work.ended.is_set():
-            text = f"could not be stopped within {self._cancel_grace_s:g} s and may still be running"
-            work.end(Ended(Status.UNKNOWN, {"error": text, **more}))
+            text = f"{subject}could not be stopped within {self._cancel_grace_s:g} s and may still be running"
+            work.end(Ended(Status.UNKNOWN, {**obeyed.result, "error": text}))
             self._abandon(work)
 
     def _abandon(self, work: _Work) -> None:

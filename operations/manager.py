@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from operations.updates import Updates
 
 
 class OperationManager:
-    """Handlers by type and version, and one limit a type, over all groups.
+    """Handlers by type and version, and one limit a type: over all groups, or for each of them, as the handler declares.
 
     handlers: None for `default_handlers()`. limits: operations of a type that run at once, where it should not be the
     largest that a handler of the type declares. Raises ValueError for two handlers of one type and version, for a limit
@@ -45,7 +46,9 @@ class OperationManager:
             most[type_] = limit
         methods = [getattr(handler, "end_strays", None) for handler in self._handlers.values()]
         self._sweepers = [method for method in methods if method is not None]
-        self._slots = {type_: Slots(limit) for type_, limit in most.items()}
+        self._limits = most
+        self._per_group = {handler.type for handler in self._handlers.values() if getattr(handler, "per_group", False)}
+        self._shared = {type_: Slots(limit) for type_, limit in most.items() if type_ not in self._per_group}
 
     @asynccontextmanager
     async def open_group(
@@ -83,7 +86,7 @@ class OperationManager:
                         functions={} if functions is None else functions,
                         on_progress=on_progress,
                         admit=admit,
-                        find=self._find,
+                        find=partial(self._find, {type_: Slots(self._limits[type_]) for type_ in self._per_group}),
                         sweepers=self._sweepers,
                         nursery=nursery,
                         cancel_grace_s=cancel_grace_s,
@@ -99,11 +102,11 @@ class OperationManager:
                 watching.cancel()
                 updates.close()
 
-    def _find(self, type_: str, version: int) -> tuple[Handler, Slots]:
-        try:
-            return self._handlers[type_, version], self._slots[type_]
-        except KeyError:
-            raise UnknownOperationType(type_, version) from None
+    def _find(self, own: Mapping[str, Slots], type_: str, version: int) -> tuple[Handler, Slots]:
+        handler = self._handlers.get((type_, version))
+        if handler is None:
+            raise UnknownOperationType(type_, version)
+        return handler, own.get(type_) or self._shared[type_]
 
 
 async def _give_up_late(group: OperationGroup, closing: trio.Event, watching: trio.CancelScope, grace_s: float) -> None:

@@ -42,7 +42,8 @@ TRANSITIONS: Final[Mapping[Status, frozenset[Status]]] = {
 class OperationSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     """A request for work, as it stands in the log: the handler's type and version, and its arguments.
 
-    timeout_s: seconds after which the operation is ended as failed; None for the handler's own default.
+    timeout_s: seconds after which the operation is stopped: it ends as failed, as unknown where it cannot be stopped, or
+    as what it became in the meantime; None for the handler's own default.
     idempotent: doing it twice is as good as once, so that recovery may start it again.
     """
 
@@ -177,7 +178,9 @@ class Handler(Protocol):
     `cancel` is called while `start` or `recover` runs: it asks the work to stop and returns; `start` then returns how
     it ended. Where `cancel` returns False, the manager cancels the task itself and records cancelled.
     A handler with a true attribute `enforces_timeout` ends work that is over its time itself; for others the manager
-    cancels the task and records failed.
+    calls `cancel` in the same way and records failed where it would have recorded cancelled.
+    Its limit counts over all owners; with a true attribute `per_group`, over each one's operations by themselves. Work
+    that can wait for other work of its type needs that: it would hold the places that the other one waits for.
     One with a method `async end_strays(folders)` ends what operations that have ended left running; it is called with
     the folders of all ended operations of an owner, of whatever type, and finds its own by what lies there.
     `recover` is called instead of `start` for an operation that the log shows as not ended: re-attach, restart

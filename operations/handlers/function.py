@@ -30,10 +30,11 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FunctionHandler:
-    """limit: calls at once."""
+    """limit: calls at once in one group: a call may open a session of its own and wait for the calls of that one."""
 
     type = "function"
     version = 1
+    per_group = True
 
     def __init__(self, *, limit: int = 64) -> None:
         self.limit = limit
@@ -55,7 +56,10 @@ class FunctionHandler:
         return Ended(Status.COMPLETED, returned)
 
     async def cancel(self, operation: Operation) -> bool:
-        """A coroutine is left to the manager. A thread cannot be stopped: it may end by itself within the grace."""
+        """A coroutine is left to the manager. A thread cannot be stopped: it may end by itself within the grace.
+
+        If it does not, nobody knows what it will still do, and its end is not known.
+        """
         return operation.id in self._in_threads
 
     async def recover(self, operation: Operation, context: Context) -> Ended:

@@ -10,8 +10,8 @@ import pytest
 import trio
 import trio.testing
 
-from operations import Ended, Operation, OperationSpec, Status
-from tests.operations.helpers import drain, ends, function, group_of, run
+from operations import Ended, Operation, OperationManager, OperationSpec, Status
+from tests.operations.helpers import drain, ends, function, group_of, run, until
 
 settled = trio.testing.wait_all_tasks_blocked
 
@@ -146,6 +146,69 @@ async def test_the_time_limit_of_a_function_is_the_managers(tmp_path: Path, auto
     async with group_of(tmp_path, {"f": waits}) as group:
         end = await run(group, function("op", "f", timeout_s=7), within_s=60)
         assert (end.status, end.result) == (Status.FAILED, {"error": "timed out after 7 s", "timed_out": True})
+
+
+async def test_a_thread_that_is_over_its_time_is_not_said_to_have_failed(tmp_path: Path) -> None:
+    """Its effect may still come: that it failed would be a guess, and a wrong one."""
+    stop = threading.Event()
+    effects: list[str] = []
+
+    def slow(_: Any) -> dict[str, Any]:
+        stop.wait(20)
+        effects.append("charged")
+        return {}
+
+    async with group_of(tmp_path, {"f": slow}, cancel_grace_s=0.1) as group:
+        end = await run(group, function("op", "f", timeout_s=0.05))
+        assert end.status is Status.UNKNOWN and not effects
+        text = "timed out after 0.05 s; it could not be stopped within 0.1 s and may still be running"
+        assert end.result == {"error": text, "timed_out": True}
+        stop.set()
+        await until(lambda: effects == ["charged"])
+
+
+async def test_what_ends_in_the_grace_after_its_time_is_what_it_became(tmp_path: Path, autojump_clock: Any) -> None:
+    async def stubborn(_: Any) -> dict[str, Any]:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(3)
+        return {"charged": True}
+
+    async with group_of(tmp_path, {"f": stubborn}) as group:
+        end = await run(group, function("op", "f", timeout_s=1), within_s=60)
+        assert (end.status, end.result, end.seconds) == (Status.COMPLETED, {"charged": True}, 3.0)
+
+
+async def test_a_cancel_of_what_is_over_its_time_does_not_make_it_another_end(
+    tmp_path: Path, autojump_clock: Any
+) -> None:
+    async def slow_to_stop(_: Any) -> dict[str, Any]:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(2)
+        return {}
+
+    async with group_of(tmp_path, {"f": slow_to_stop}) as group:
+        group.start([function("op", "f", timeout_s=1)])
+        await trio.sleep(2)
+        group.cancel(["op"], "enough")
+        end = (await ends(group, "op"))["op"]
+        assert (end.status, end.result) == (Status.FAILED, {"error": "timed out after 1 s", "timed_out": True})
+
+
+async def test_functions_that_wait_for_functions_of_others_do_not_take_their_places(tmp_path: Path) -> None:
+    """As tools do that open sessions of their own: a limit over all of them would keep the inner ones out for ever."""
+    manager = OperationManager(limits={"function": 2})
+
+    async def outer(_: Any) -> dict[str, Any]:
+        async with manager.open_group(tmp_path / "inner", {"f": lambda _: {"inner": True}}) as group:
+            return (await run(group, function("op", "f"))).result or {}
+
+    async with manager.open_group(tmp_path / "outer", {"f": outer}) as group:
+        group.start([function(name, "f") for name in "abc"])
+        found = await ends(group, *"abc")
+        assert [end.result for end in found.values()] == [{"inner": True}] * 3
 
 
 @pytest.mark.parametrize(("idempotent", "status"), [(True, Status.COMPLETED), (False, Status.UNKNOWN)])
