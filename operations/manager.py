@@ -24,7 +24,7 @@ from operations.updates import Updates
 
 
 class OperationManager:
-    """Handlers by type and version, and one limit a type: over all groups, or for each of them, as the handler declares.
+    """Handlers by type and version, and a limit for each type: over all groups, or in each, as the handler declares.
 
     handlers: None for `default_handlers()`. limits: operations of a type that run at once, where it should not be the
     largest that a handler of the type declares. Raises ValueError for two handlers of one type and version, for a limit

@@ -42,8 +42,8 @@ TRANSITIONS: Final[Mapping[Status, frozenset[Status]]] = {
 class OperationSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     """A request for work, as it stands in the log: the handler's type and version, and its arguments.
 
-    timeout_s: seconds after which the operation is stopped: it ends as failed, as unknown where it cannot be stopped, or
-    as what it became in the meantime; None for the handler's own default.
+    timeout_s: seconds after which the operation is stopped: it ends as failed, as unknown where it cannot be stopped,
+    or as what it became in the meantime; None for the handler's own default.
     idempotent: doing it twice is as good as once, so that recovery may start it again.
     """
 
