@@ -279,7 +279,8 @@ class OperationGroup:
             text = f"the handler for {spec.type!r} did not say how the operation ended."
             ended = Ended(Status.FAILED, {"error": text})
         if work.timed_out is not None and ended.status is Status.CANCELLED:
-            ended = msgspec.structs.replace(work.timed_out, result={**ended.result, **work.timed_out.result})
+            result = {**ended.result, **work.timed_out.result}
+            ended = msgspec.structs.replace(ended, status=Status.FAILED, result=result)
         work.end(ended)
 
     def _failed(self, work: _Work, text: str) -> None:
