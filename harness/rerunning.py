@@ -9,20 +9,26 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import AsyncExitStack
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import trio
+from msgspec.structs import replace
 
 from harness import events as ev
+from harness.errors import BadInput
+from harness.folding import apply
 from harness.history import read_events
+from harness.llm import UnknownModel
 from harness.llm.model import Model
 from harness.opening import remade
 from harness.result import RunResult
 from harness.runtime import open_store
 from harness.session import Session, open_session
 from harness.skill_files import SkillsRequest
+from harness.state import Config, SessionState
 from harness.tools.function import RecordedFunction
 from harness.tools.registry import Tool
 from operations import (
@@ -36,7 +42,7 @@ from operations import (
     Status,
     default_handlers,
 )
-from store import MemoryStore, Store
+from store import CorruptBlob, MemoryStore, Store
 
 
 class Rerun(msgspec.Struct, frozen=True):
@@ -64,10 +70,12 @@ async def rerun(
 ) -> Rerun:
     """Give a new session the inputs of an old one, and its tool calls the results that the same work had then.
 
-    model, tools, policy: instead of the old session's. execute: names of operation types ("shell", "function", ...) to
-    run for real where the log has no result; any other such operation fails and is named. A recorded result takes as
-    long as it took, so that turns come out as they would have: run it under a virtual clock to skip the waiting.
-    into: where the new session goes; by default a store in memory. The old session is only read.
+    model, tools, policy: instead of the old session's, which count for each run as they stood when it began. execute:
+    names of operation types ("shell", "function", ...) to run for real where the log has no result; any other such
+    operation fails and is named. A recorded result takes as long as it took, so that turns come out as they would have:
+    run it under a virtual clock to skip the waiting. into: where the new session goes; by default a store in memory.
+    The old session is only read.
+    Raises BadInput where the old model was an object and no `model` is given.
     """
     async with AsyncExitStack() as stack:
         source = await stack.enter_async_context(open_store(store, create=False))
@@ -75,29 +83,52 @@ async def rerun(
         target = MemoryStore() if into is None else await stack.enter_async_context(open_store(into))
         memory = await _Memory.of(log, source)
         manager = OperationManager([Recorded(handler, memory, execute) for handler in default_handlers()])
-        opened = log[0].event
-        assert isinstance(opened, ev.SessionOpened)
-        session = await stack.enter_async_context(
-            open_session(
+        await _copy_images(log, source, target)
+        new_id: str | None = None
+        results: list[RunResult] = []
+        for config, runs in groupby(_runs(log), key=lambda run: run.config):
+            opened = open_session(
                 target,
-                model=opened.model if model is None else model,
-                tools=_tools(opened, tools),
-                instructions=opened.instructions,
-                workspace=opened.workspace,
-                policy=opened.policy if policy is None else policy,
-                settings=opened.settings,
-                title=f"rerun of {session_id}",
+                session_id=new_id,
+                model=config.model if model is None else model,
+                tools=_tools(config) if tools is None else tools,
+                instructions=config.instructions,
+                workspace=config.workspace,
+                policy=_policy(config, model) if policy is None else policy,
+                settings=config.settings,
+                title=f"rerun of {session_id}" if new_id is None else "",
                 manager=manager,
             )
-        )
-        results = [await _run_again(session, inputs) for inputs in _inputs_by_run(log)]
-        return Rerun(session.id, tuple(results), tuple(memory.unmatched))
+            async with AsyncExitStack() as one:
+                try:
+                    session = await one.enter_async_context(opened)
+                except UnknownModel as error:
+                    if model is not None:
+                        raise
+                    line = f"the session's model {config.model!r} cannot be made from its name. Pass model=."
+                    raise BadInput(line) from error
+                new_id = session.id
+                results += [await _run_again(session, run.inputs) for run in runs]
+        if new_id is None:
+            raise BadInput(f"session {session_id!r} has no run that could be run again.")
+        return Rerun(new_id, tuple(results), tuple(memory.unmatched))
 
 
-def _tools(opened: ev.SessionOpened, given: Sequence[Tool | SkillsRequest] | None) -> Sequence[Tool | SkillsRequest]:
-    if given is not None:
-        return given
-    return [RecordedFunction(record) if record.kind == "function" else remade(record) for record in opened.tools]
+def _tools(config: Config) -> Sequence[Tool]:
+    return [RecordedFunction(record) if record.kind == "function" else remade(record) for record in config.tools]
+
+
+def _policy(config: Config, model: str | Model | None) -> ev.Policy:
+    """The recorded one; its window is that of the recorded model."""
+    return config.policy if model is None else replace(config.policy, window_tokens=None)
+
+
+async def _copy_images(log: Iterable[ev.Logged], source: Store, target: Store) -> None:
+    """What the messages show has to be in the new session's store as well; results bring their own."""
+    messages = [logged.event.content for logged in log if isinstance(logged.event, ev.InputAccepted)]
+    digests = {image.digest for message in messages if isinstance(message, ev.Message) for image in message.images}
+    for digest in digests:
+        await target.put_blobs([await source.blob(digest)])
 
 
 # --- inputs
@@ -110,22 +141,23 @@ class _Input(msgspec.Struct):
     after_turns: int
 
 
-def _inputs_by_run(log: Iterable[ev.Logged]) -> list[list[_Input]]:
-    runs: list[list[_Input]] = []
-    turns, going = 0, False
+class _Run(msgspec.Struct):
+    """What the session was when a run began, and what it was told."""
+
+    config: Config
+    inputs: list[_Input]
+
+
+def _runs(log: Iterable[ev.Logged]) -> list[_Run]:
+    runs: list[_Run] = []
+    state = SessionState()
     for logged in log:
-        match logged.event:
-            case ev.InputAccepted(content=ev.Message() as message):
-                if not going:
-                    runs.append([])
-                    turns, going = 0, True
-                runs[-1].append(_Input(message, turns))
-            case ev.TurnStarted():
-                turns += 1
-            case ev.RunFinished():
-                going = False
-            case _:
-                pass
+        before, state = state, apply(state, logged)
+        if isinstance(logged.event, ev.InputAccepted) and isinstance(logged.event.content, ev.Message):
+            if before.run is None:
+                runs.append(_Run(state.config, []))
+            turns = 0 if state.run is None else state.run.turns
+            runs[-1].inputs.append(_Input(logged.event.content, turns))
     return runs
 
 
@@ -160,10 +192,9 @@ class _Memory:
                 case ev.ToolCallPending() as event:
                     specs.update({operation.id: operation.spec for operation in event.operations})
                 case ev.OperationUpdated() as event if event.status in TERMINAL and event.status is not Status.UNKNOWN:
-                    result = event.result or {}
-                    blobs = (await store.blob(result["digest"]),) if "digest" in result else ()
-                    ended = Ended(event.status, result, blobs, event.seconds)
-                    memory.results[_key(specs[event.operation_id])].append(ended)
+                    spec, result = specs[event.operation_id], event.result or {}
+                    blobs = await _blobs(spec, result, store)
+                    memory.results[_key(spec)].append(Ended(event.status, result, blobs, event.seconds))
                 case _:
                     pass
         return memory
@@ -171,6 +202,19 @@ class _Memory:
     def take(self, spec: OperationSpec) -> Ended | None:
         found = self.results.get(_key(spec))
         return found.popleft() if found else None
+
+
+async def _blobs(spec: OperationSpec, result: dict[str, Any], store: Store) -> tuple[bytes, ...]:
+    """The bytes that a result refers to. Only an image's has to be there: elsewhere `digest` may mean anything."""
+    digest = result.get("digest")
+    if not isinstance(digest, str):
+        return ()
+    try:
+        return (await store.blob(digest),)
+    except CorruptBlob:
+        if spec.type == "image":
+            raise
+        return ()
 
 
 def _key(spec: OperationSpec) -> bytes:

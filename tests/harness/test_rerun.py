@@ -8,6 +8,7 @@ import pytest
 
 import harness
 from harness.llm.model import ModelRequest, ModelResponse, Text, ToolCall
+from operations import OperationSpec
 
 PROMPT = "# One\n\n~~~sh\necho one; sleep 0.2\n~~~\n\n~~~sh\necho two\n~~~\n\n# Two\n\n~~~sh\nexit 3\n~~~\n"
 
@@ -66,6 +67,82 @@ async def test_what_the_log_has_no_result_for_is_named_or_run(tmp_path: Path) ->
     again = await harness.rerun(tmp_path / "s.db", session_id, model=Other(), execute=["shell"], into=tmp_path / "t.db")
     assert [call.outcome for call in again.results[0].tool_calls] == ["ok", "ok"]
     assert [entry.id for entry in await harness.sessions(tmp_path / "t.db")] == [again.session_id]
+
+
+async def test_images_of_messages_come_along(tmp_path: Path) -> None:
+    async with harness.open_session(tmp_path / "s.db", model=Looks(), workspace=tmp_path) as session:
+        (digest,) = await session.store.put_blobs([b"a picture"])
+        await session.run(harness.Message("look", (harness.Image(digest, "image/png", 2, 2, 9),)))
+    again = await harness.rerun(tmp_path / "s.db", session.id, model=Looks())
+    assert [result.text for result in again.results] == ["b'a picture'"]
+
+
+class Looks:
+    name = "looks"
+
+    async def respond(self, request: ModelRequest, *, emit: object) -> ModelResponse:
+        return ModelResponse((Text(str(next(iter(request.blobs.values())))),))
+
+
+async def test_each_run_has_the_settings_that_it_had(tmp_path: Path) -> None:
+    class Tells:
+        name = "tells"
+
+        async def respond(self, request: ModelRequest, *, emit: object) -> ModelResponse:
+            return ModelResponse((Text(request.instructions + " " + " ".join(tool.name for tool in request.tools)),))
+
+    kept: dict[str, object] = {"model": Tells(), "workspace": tmp_path}
+    async with harness.open_session(tmp_path / "s.db", tools=[], instructions="be kind", **kept) as session:  # type: ignore[arg-type]  # any options
+        first = [(await session.run("one")).text, (await session.run("two")).text]
+    opened = harness.open_session(
+        tmp_path / "s.db",
+        session_id=session.id,
+        tools=[lucky_number],
+        instructions="be brief",
+        **kept,  # type: ignore[arg-type]  # any options
+    )
+    async with opened as session:
+        first.append((await session.run("three")).text)
+    assert first == ["be kind", "be kind", "be brief lucky_number"]
+    again = await harness.rerun(tmp_path / "s.db", session.id, model=Tells())
+    assert [result.text for result in again.results] == first
+    with pytest.raises(harness.BadInput, match=r"model 'tells' cannot be made from its name. Pass model=\."):
+        await harness.rerun(tmp_path / "s.db", session.id)
+
+
+async def test_a_result_with_a_digest_of_its_own_is_no_image(tmp_path: Path) -> None:
+    class Fingerprint:
+        """A tool whose function says `digest` and means nothing that the store has."""
+
+        name = "fingerprint"
+        functions = {"fingerprint": lambda _: {"digest": "ab12", "text": "ab12"}}
+        record = lucky_number.record
+
+        def translate(self, arguments: object, workspace: str) -> tuple[OperationSpec, ...]:
+            return (OperationSpec("function", 1, {"name": "fingerprint", "arguments": {}}),)
+
+        present = lucky_number.present
+
+    class Asks:
+        name = "asks"
+
+        async def respond(self, request: ModelRequest, *, emit: object) -> ModelResponse:
+            if len(request.items) == 1:
+                return ModelResponse((ToolCall("lucky_number", ""),))
+            return ModelResponse((Text("done"),))
+
+    tool = Fingerprint()
+    tool.name = "lucky_number"
+    session_id = await recorded(tmp_path, Asks(), tools=[tool])
+    again = await harness.rerun(tmp_path / "s.db", session_id, model=Asks(), tools=[tool])
+    assert [call.text for call in again.results[0].tool_calls] == ["ab12"]
+
+
+async def test_a_session_without_a_run_is_not_run_again(tmp_path: Path) -> None:
+    async with harness.open_session(tmp_path / "s.db", workspace=tmp_path) as session:
+        pass
+    with pytest.raises(harness.BadInput, match="has no run"):
+        await harness.rerun(tmp_path / "s.db", session.id)
 
 
 async def test_functions_answer_from_the_log_without_being_given(tmp_path: Path) -> None:
