@@ -10,7 +10,7 @@ import os
 import re
 import sqlite3
 from collections.abc import AsyncIterable, Awaitable, Generator, Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -187,27 +187,40 @@ async def backup(source: str | Path, target: str | Path) -> None:
 
 
 def _backup(source: Path, target: Path) -> None:
+    if not target.parent.is_dir():
+        raise StoreUnavailable(f"{target}: its folder does not exist. Create {target.parent}, or name another file.")
     if target.exists():
         raise CallerError(f"{target} exists already. Name another file for the backup.")
     partial_copy = target.with_name(f"{target.name}.{os.getpid()}.partial")
-    try:
-        opened = schema.open_reading(source, damaged=False)
-        with closing(opened.connection) as origin, closing(sqlite3.connect(partial_copy)) as copy:
-            origin.backup(copy)
-            # One file is what a backup should be: no log beside it that is forgotten when it is moved.
-            copy.execute("PRAGMA journal_mode = DELETE")
-        _flush(partial_copy)
-        # A link fails where a rename would replace what somebody else has put there meanwhile.
-        os.link(partial_copy, target)
-        _flush(target.parent)
-    except FileExistsError:
-        raise CallerError(f"{target} exists already. Name another file for the backup.") from None
-    except (OSError, sqlite3.Error) as error:
-        raise StoreUnavailable(
-            f"{target}: the backup was not made. {schema.unavailable(str(source), error)}"
-        ) from error
-    finally:
-        partial_copy.unlink(missing_ok=True)
+    with closing(schema.open_reading(source, damaged=False).connection) as origin:
+        try:
+            # A copy is as private as what it is a copy of, from its first byte on. SQLite takes an empty file as new.
+            partial_copy.unlink(missing_ok=True)
+            partial_copy.touch(mode=0o600, exist_ok=False)
+            with closing(sqlite3.connect(partial_copy)) as copy:
+                origin.backup(copy)
+                # One file is what a backup should be: no log beside it that is forgotten when it is moved.
+                copy.execute("PRAGMA journal_mode = DELETE")
+            _flush(partial_copy)
+            # A link fails where a rename would replace what somebody else has put there meanwhile.
+            os.link(partial_copy, target)
+            _flush(target.parent)
+        except FileExistsError:
+            raise CallerError(f"{target} exists already. Name another file for the backup.") from None
+        except (OSError, sqlite3.Error) as error:
+            raise _not_made(source, target, error) from error
+        finally:
+            with suppress(OSError):
+                partial_copy.unlink(missing_ok=True)
+
+
+def _not_made(source: Path, target: Path, error: OSError | sqlite3.Error) -> StoreUnavailable:
+    """The source was open by then: unless its pages cannot be read, it is the copy that something is wrong with."""
+    name = getattr(error, "sqlite_errorname", "") or ""
+    reading = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_IOERR_READ")
+    of_source = name.startswith(reading)
+    why = schema.unavailable(str(source if of_source else target), error)
+    return StoreUnavailable(f"the backup {target} was not made. {why}" if of_source else why)
 
 
 def _flush(path: Path) -> None:

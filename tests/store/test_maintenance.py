@@ -1,7 +1,9 @@
 """Export, import, salvage and backup."""
 
+import os
 import sqlite3
 from contextlib import asynccontextmanager, closing
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -224,6 +226,26 @@ async def test_a_backup_is_whole_while_sessions_write(tmp_path):
     assert not list(tmp_path.glob("*.partial"))
 
 
+async def test_a_backup_is_as_private_as_the_store_while_it_is_made_and_afterwards(tmp_path, monkeypatch):
+    async with SqliteStore.open(tmp_path / "s.db"):
+        pass
+    modes = []
+    connect = sqlite3.connect
+
+    def connected(path, *args, **kwargs):
+        modes.extend(each.stat().st_mode & 0o777 for each in tmp_path.glob("*.partial"))
+        return connect(path, *args, **kwargs)
+
+    monkeypatch.setattr(sqlite3, "connect", connected)
+    before = os.umask(0)
+    try:
+        await backup(tmp_path / "s.db", tmp_path / "b.db")
+    finally:
+        os.umask(before)
+    assert modes and set(modes) == {0o600}
+    assert (tmp_path / "b.db").stat().st_mode & 0o777 == 0o600
+
+
 async def test_a_backup_never_replaces_a_file_and_names_what_is_wrong(tmp_path):
     async with SqliteStore.open(tmp_path / "s.db"):
         pass
@@ -233,8 +255,13 @@ async def test_a_backup_never_replaces_a_file_and_names_what_is_wrong(tmp_path):
     assert (tmp_path / "precious").read_text() == "mine"
     with pytest.raises(StoreUnavailable, match="no store here"):
         await backup(tmp_path / "none.db", tmp_path / "b.db")
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StoreUnavailable) as caught:
         await backup(tmp_path / "s.db", tmp_path / "no" / "b.db")
+    missing, folder = tmp_path / "no" / "b.db", tmp_path / "no"
+    assert str(caught.value) == f"{missing}: its folder does not exist. Create {folder}, or name another file."
+    with pytest.raises(StoreUnavailable) as caught:  # a folder that takes no files, for the superuser too
+        await backup(tmp_path / "s.db", Path("/proc/b.db"))
+    assert str(caught.value).startswith("/proc/b.db: ") and "s.db" not in str(caught.value)
     with closing(sqlite3.connect(tmp_path / "other.db")) as other:
         other.execute("CREATE TABLE t (a)")
     with pytest.raises(StoreUnavailable, match="another program"):
