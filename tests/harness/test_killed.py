@@ -22,15 +22,17 @@ HEADINGS, COMMANDS = 6, 4
 
 
 def prompt(pause_s: float) -> str:
-    """Each command appends its own line before and after a pause."""
+    """Each command appends its own line before and after a pause; the last ones' lasts until `kill_and_resume` says so.
+
+    So the run cannot be over before it was killed often enough, however slow the machine is at starting processes.
+    """
     parts = []
     for heading in range(HEADINGS):
         parts.append(f"# Part {heading}\n")
+        pause = f"sleep {pause_s}" if heading < HEADINGS - 1 else "until [ -e ../killed ]; do sleep 0.05; done"
         for command in range(COMMANDS):
             name = f"{heading}.{command}"
-            parts.append(
-                f"```sh\necho {name}a >> out.txt; sleep {pause_s}; echo {name}b >> out.txt; echo said {name}\n```\n"
-            )
+            parts.append(f"```sh\necho {name}a >> out.txt; {pause}; echo {name}b >> out.txt; echo said {name}\n```\n")
     return "\n".join(parts)
 
 
@@ -81,11 +83,12 @@ def kill_and_resume(folder: Path, kills: int, seed: int, pause_s: float, longest
     while done < kills:
         process = start(folder)
         try:
-            process.communicate(timeout=chance.uniform(0.0, longest_s))
-            raise AssertionError(f"the run was over after {done} kills; make its commands longer")
+            output, errors = process.communicate(timeout=chance.uniform(0.0, longest_s))
+            raise AssertionError(f"the run ended by itself after {done} kills: {output}{errors}")
         except subprocess.TimeoutExpired:
             kill(process)
             done += 1
+    (folder / "killed").touch()
     last = start(folder)
     output, errors = last.communicate(timeout=60)
     assert last.returncode == 0, errors
