@@ -17,6 +17,8 @@ from typing import Any, Final
 import msgspec
 
 from harness.tools.skill import Skill
+from harness.transcript import clean
+from operations.handlers.files import NotReadable, read_plain
 
 FOLDERS: Final = (".agents/skills", ".claude/skills", ".turnlog/skills")
 MAX_BYTES: Final = 1_000_000
@@ -49,12 +51,12 @@ def find_skills(workspace: Path, folders: Sequence[str] = FOLDERS) -> Found:
             first = skills.setdefault(skill.name.casefold(), skill)
             if first is not skill:
                 warnings.append(f"{path}: skill {skill.name!r} is hidden by {first.path}")
-    return Found(tuple(skills.values()), tuple(warnings))
+    return Found(tuple(skills.values()), tuple(map(clean, warnings)))
 
 
 def _candidates(folder: Path, warnings: list[str]) -> list[Path]:
     try:
-        return sorted(child / "SKILL.md" for child in folder.iterdir() if child.is_dir())
+        return sorted(child / "SKILL.md" for child in folder.iterdir())
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -63,21 +65,23 @@ def _candidates(folder: Path, warnings: list[str]) -> list[Path]:
 
 
 def _read(path: Path, warnings: list[str]) -> Skill | None:
+    if str(path) != clean(str(path)):
+        warnings.append(f"{path}: its path is not UTF-8, so that no log can name it; rename it")
+        return None
     try:
-        if path.is_dir():
-            warnings.append(f"{path}: is a folder, not a file")
-            return None
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        warnings.append(f"{path}: cannot be read ({error.strerror})")
-        return None
-    if len(data) > MAX_BYTES:
-        warnings.append(f"{path}: is larger than {MAX_BYTES} bytes")
+        data = read_plain(str(path), MAX_BYTES)
+    except NotReadable as error:
+        if not _is_absent(path, error):
+            warnings.append(str(error))
         return None
     return _parse(path, data, warnings)
+
+
+def _is_absent(path: Path, error: NotReadable) -> bool:
+    """Whether there is no file to speak of. A link to nothing is one: somebody meant something by it."""
+    if isinstance(error.__cause__, FileNotFoundError):
+        return path.parent.exists() and not path.is_symlink()
+    return isinstance(error.__cause__, NotADirectoryError)
 
 
 def _parse(path: Path, data: bytes, warnings: list[str]) -> Skill | None:
@@ -90,11 +94,11 @@ def _parse(path: Path, data: bytes, warnings: list[str]) -> Skill | None:
         warnings.append(f"{path}:1: has no front matter between two lines of ---")
         return None
     fields = _fields(front, path, warnings)
-    description = str(fields.get("description") or "").strip()
+    description = clean(fields.get("description", "")).strip()
     if not description:
         warnings.append(f"{path}:1: its front matter has no description")
         return None
-    name = str(fields.get("name") or "").strip()
+    name = " ".join(clean(fields.get("name", "")).split())
     if not name:
         name = path.parent.name
         warnings.append(f"{path}:1: its front matter has no name; its folder's is used")
@@ -125,11 +129,14 @@ def _fields(front: str, path: Path, warnings: list[str]) -> dict[str, Any]:
 
     try:
         # BaseLoader keeps every scalar a string: a skill may be called `no` or 2026-01-01.
-        value = yaml.load(front, Loader=yaml.BaseLoader)  # BaseLoader makes nothing but plain values
-    except yaml.YAMLError:
-        warnings.append(f"{path}:2: its front matter is not YAML; it was read line by line")
-        value = _line_by_line(front)
-    return value if isinstance(value, dict) else {}
+        value: object = yaml.load(front, Loader=yaml.BaseLoader) or {}  # it makes nothing but plain values
+    except (yaml.YAMLError, RecursionError):
+        value = None
+    # A list is text that happens to begin with a bracket; as a list of lists it could be made to fill the memory.
+    if isinstance(value, dict) and all(isinstance(value.get(key, ""), str) for key in ("name", "description")):
+        return value
+    warnings.append(f"{path}:2: its front matter is not YAML; it was read line by line")
+    return _line_by_line(front)
 
 
 def _line_by_line(front: str) -> dict[str, str]:

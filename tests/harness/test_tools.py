@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -270,6 +271,41 @@ def test_a_skill_that_cannot_be_read_is_named_with_its_reason_and_the_rest_load(
         "/f/SKILL.md: is a folder, not a file",
     ]
     assert len(SkillTool(found.skills).record().schema.description) < 2000
+
+
+def test_a_skill_that_no_reader_expects_costs_that_skill_and_no_session(tmp_path: Path) -> None:
+    base = tmp_path / ".agents/skills"
+    described = b"---\nname: %s\ndescription: %s\n---\n"
+    skill_file(base / "brackets", described % (b"brackets", b"[" * 5000))
+    skill_file(base / "half", described % (b"half", b'"a \\ud800 b"'))
+    skill_file(base / "lines", described % (b'"a\\n- b"', b"x"))
+    skill_file(base / "list", described % (b"list", b"[draft]"))
+    references = b"".join(b"%c: &%c [%s]\n" % (at, at, b",".join([b"*%c" % (at - 1)] * 9)) for at in b"bcdefghij")
+    skill_file(base / "memory", b"---\na: &a x\n" + references + described[4:] % (b"memory", b"*j"))
+    (base / "nothing").mkdir()
+    (base / "nothing" / "SKILL.md").symlink_to(tmp_path / "moved")
+    (base / "outer").symlink_to(tmp_path / "moved")
+    (base / "pipe").mkdir()
+    os.mkfifo(base / "pipe" / "SKILL.md")
+    skill_file(base / os.fsdecode(b"w\xff"), GOOD % b"bytes")
+    skill_file(base / "z", GOOD % b"good")
+    (base / "no-skill").mkdir()
+    (base / "README.md").write_text("no skill either")
+    found = find_skills(tmp_path)
+    assert [skill.name for skill in found.skills] == ["brackets", "half", "a - b", "list", "memory", "good"]
+    assert [skill.description for skill in found.skills][1:5] == ["a \ufffd b", "x", "[draft]", "*j"]
+    Registry([SkillTool(found.skills)])
+    reasons = [warning.removeprefix(str(base)) for warning in found.warnings]
+    by_line = "SKILL.md:2: its front matter is not YAML; it was read line by line"
+    assert reasons == [
+        f"/brackets/{by_line}",
+        f"/list/{by_line}",
+        f"/memory/{by_line}",
+        "/nothing/SKILL.md: no such file",
+        "/outer/SKILL.md: no such file",
+        "/pipe/SKILL.md: is a pipe, not a file",
+        "/w\ufffd/SKILL.md: its path is not UTF-8, so that no log can name it; rename it",
+    ]
 
 
 def test_of_two_skills_with_one_name_the_first_counts_and_the_other_is_named(tmp_path: Path) -> None:
