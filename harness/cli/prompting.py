@@ -86,6 +86,9 @@ def instructions_for(workspace: str) -> str:
     """What a new session is told: how this harness works, then the project's own AGENTS.md when it has one."""
     text = INSTRUCTIONS.format(workspace=workspace)
     path = Path(workspace) / "AGENTS.md"
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        say(f"{path} was left out: it is not a file.")
+        return text
     try:
         with path.open("rb") as file:
             data = file.read(AGENTS_BYTES + 1)

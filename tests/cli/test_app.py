@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import msgspec
 import pytest
 
 from harness.cli.app import VERBS, run
-from harness.cli.prompting import limits_of, prompt_of, title_of
+from harness.cli.prompting import instructions_for, limits_of, prompt_of, title_of
 from harness.cli.tables import aligned
 from harness.cli.words import label_of, one_line, tame
 from harness.events import Limits
@@ -86,6 +88,15 @@ def test_a_title_is_the_first_line_that_says_something(prompt: str, title: str) 
 )
 def test_a_prompt_that_only_speaks_of_files_is_a_prompt(text: str) -> None:
     assert prompt_of(text) == text
+
+
+def test_project_instructions_that_are_a_pipe_are_left_out_and_not_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    without = instructions_for(str(tmp_path))
+    os.mkfifo(tmp_path / "AGENTS.md")
+    assert instructions_for(str(tmp_path)) == without
+    assert capsys.readouterr().err == f"turnlog: {tmp_path}/AGENTS.md was left out: it is not a file.\n"
 
 
 def test_limits_are_read_by_name() -> None:
