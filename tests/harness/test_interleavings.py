@@ -1,4 +1,5 @@
-"""The coordinator under random interleavings, on virtual time, with every trace rule checked after every step.
+"""The coordinator under random interleavings, on virtual time, with every trace rule checked after every step,
+and every request by the rules of each provider.
 
 A step is an input, an answer of the model with any mix of good and bad calls, a failure, the end of any operation, an
 interrupt, a cancel, time going by, a crash with a new opening, or a fork that goes on as a session of its own.
@@ -16,9 +17,10 @@ from hypothesis import strategies as st
 
 import harness
 from harness import events as ev
-from harness.llm.model import ErrorKind, ModelError, StopReason, ToolCall, Usage
+from harness.llm.model import AssistantItem, ErrorKind, ModelError, StopReason, ToolCall, Usage
 from operations import Status
 from tests.harness.world import Reopened, World, call, settle
+from tests.llm.test_requests import CHECKS as PROVIDERS_RULES
 
 CALLS = st.one_of(
     st.builds(call, wake=st.sampled_from([None, "each", "batch", "quiet"])),
@@ -121,6 +123,12 @@ async def drive(steps: list[Step], limits: harness.Limits, window: int | None, c
     finally:
         await place.close()
     assert len(world.handler.started) == len(set(world.handler.started)), "an operation was started twice"
+    for request in world.model.requests:
+        # One protocol knows paused responses, and has them sent back as the last thing said.
+        paused = isinstance(request.items[-1], AssistantItem)
+        for protocol, check in PROVIDERS_RULES.items():
+            if protocol == "messages" or not paused:
+                check(request)
 
 
 async def finish(world: World, place: Reopened, clock: trio.testing.MockClock) -> None:
@@ -158,7 +166,7 @@ async def finish(world: World, place: Reopened, clock: trio.testing.MockClock) -
     limits=harness.Limits(tokens=80),
     window=12,
 )
-def test_every_interleaving_keeps_the_trace_rules(
+def test_every_interleaving_keeps_the_trace_rules_and_makes_requests_that_every_provider_takes(
     steps: list[Step], limits: harness.Limits, window: int | None
 ) -> None:
     clock = trio.testing.MockClock()
