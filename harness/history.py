@@ -115,13 +115,16 @@ async def fork(
 
     at: the last sequence number that the branch keeps, or a turn's id (the branch keeps that turn to its end); None
     keeps all that is committed now. Calls that are pending there belong to the parent: the branch sees them end as
-    unknown when it is opened. Raises UnknownSession, UnknownSequence. Cancelled: the branch exists whole or not at all.
+    unknown when it is opened. Raises UnknownSession, UnknownSequence, UnknownTurn, and CorruptLog for damage in what
+    the branch would keep. Cancelled: the branch exists whole or not at all.
     """
     async with open_store(store, create=False) as opened:
         info = await opened.session(session_id)
         seq = info.length if at is None else at if isinstance(at, int) else await _end_of_turn(opened, info, at)
         if not 0 < seq <= info.length:
             raise UnknownSequence(session_id, seq, info.length)
+        for after in range(0, seq, PAGE):  # a branch of what is damaged could never be opened
+            await opened.read(session_id, after=after, upto=min(seq, after + PAGE))
         branch = ids.new_session_id()
         now = timestamp(utc_now())
         event = encode(ev.SessionForked(session_id, seq), now)
@@ -132,10 +135,10 @@ async def fork(
 
 
 async def _end_of_turn(store: Store, info: SessionInfo, turn_id: str) -> int:
-    for record in await store.read(info.id):
-        event = decode(record).event
+    async for logged in Events(store, info.id, 0, follow=False):
+        event = logged.event
         if isinstance(event, (ev.TurnFinished, ev.TurnInterrupted, ev.TurnFailed)) and event.turn_id == turn_id:
-            return record.seq
+            return logged.seq
     raise UnknownTurn(info.id, turn_id)
 
 

@@ -149,6 +149,11 @@ ONE_SESSION = {
     "a flipped bit": (flip, 5, "it was altered or moved"),
     "a deleted event": (vandalise(f"{DELETED} = 5"), 5, "it is missing"),
     "a lost end": (vandalise(f"{DELETED} > 20"), 21, "it is missing"),
+    "zeros": (
+        vandalise("UPDATE events SET data = zeroblob(300) WHERE session_id = :id AND seq = 5"),
+        5,
+        "it was altered",
+    ),
     "swapped events": (vandalise(*(MOVED.format(*move) for move in ((-4, 4), (4, 5), (5, -4)))), 4, "altered or moved"),
     "a damaged row": (vandalise("UPDATE sessions SET length = 'x' WHERE id = :id"), None, "its row in sessions"),
 }
@@ -173,7 +178,8 @@ def test_damage_to_one_session_is_named_with_the_event_and_concerns_no_other(
     assert stored.cli.ok("verify", stored.healthy, *where)
     assert files(stored.path.parent) == before, "reading changes nothing and makes no file"
 
-    one_line(stored.cli.here("run", "--session", stored.damaged, "-p", block("true"), *where), 1, *at)
+    for verb in (["run", "--session"], ["run", "-p", block("true"), "--session"], ["fork"]):
+        one_line(stored.cli.here(*verb, stored.damaged, *where), 1, *at)
     again = stored.cli.here("verify", *where)
     assert again == whole, "the damage has not grown"
     assert stored.cli.here("run", "--session", stored.healthy, "-p", block("true"), *where).status == 0
@@ -191,6 +197,7 @@ def test_what_is_before_the_damage_is_exported_imported_and_goes_on(stored: Stor
     one_line(stored.cli.here("import", "-", *elsewhere, stdin=exported.out.encode()), 1, "holds only what is before it")
     salvaged = stored.cli.ok("import", "-", "--salvaged", *elsewhere, stdin=exported.out.encode()).strip()
     assert len(stored.cli.ok("log", salvaged, *elsewhere).splitlines()) == 4
+    one_line(stored.cli.here("fork", stored.damaged, "--at", "5", "--store", str(stored.path)), 1, "at event 5")
     branch = stored.cli.ok("fork", stored.damaged, "--at", "4", "--store", str(stored.path)).strip()
     assert stored.cli.here("run", "--session", branch, "--store", str(stored.path)).status == 0
 
