@@ -94,9 +94,10 @@ class OpenFiles:
         if self._absent is not None and self._absent.exists():
             self._refuse(_DATABASE, "changed by another process")
         for file in self._files:
+            known = file.size  # before the look: what another thread learns meanwhile is no size that it had before
             size = self._size_of_log(file, connection) if file.kind == _LOG else self._size_of(file)
-            if size != file.size:
-                self._check_size(file, size, connection)
+            if size != known:
+                self._check_size(file, known, size, connection)
 
     def check_database(self) -> None:
         """`check` of the database's name alone: a third of its cost, between a commit and its acknowledgement."""
@@ -120,21 +121,21 @@ class OpenFiles:
             self._refuse(file.kind, "removed or replaced")
         return file.size if log is None else os.lseek(log, 0, os.SEEK_END)
 
-    def _check_size(self, file: _File, size: int, connection: sqlite3.Connection | None) -> None:
-        if size < file.size:
+    def _check_size(self, file: _File, known: int, size: int, connection: sqlite3.Connection | None) -> None:
+        if size < known:
             if file.kind == _INDEX:
                 self._refuse(file.kind, "cut short")
             if connection is None:
                 return
-            if not self._holds_all(connection, file.kind, size):
+            if not self._holds_all(connection, file):
                 self._refuse(file.kind, "cut short")
         file.size = size
 
-    def _holds_all(self, connection: sqlite3.Connection, kind: str, size: int) -> bool:
+    def _holds_all(self, connection: sqlite3.Connection, file: _File) -> bool:
         """Whether a file that has become smaller is large enough: VACUUM and a checkpoint may shrink it rightly."""
         try:
             (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
-            if kind == _DATABASE:
+            if file.kind == _DATABASE:
                 (pages,) = connection.execute("PRAGMA page_count").fetchone()
                 needed = pages * page_bytes
             else:
@@ -142,7 +143,7 @@ class OpenFiles:
                 needed = _LOG_HEADER_BYTES + frames * (page_bytes + _FRAME_HEADER_BYTES) if frames > 0 else 0
         except sqlite3.Error:
             return False
-        return bool(size >= needed)
+        return bool(self._size_of(file) >= needed)  # asked last: others may have written since it was found smaller
 
     def _refuse(self, kind: str, what: str) -> NoReturn:
         self._refusal = (

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ import trio.testing
 
 from store import SqliteStore, StoreUnavailable
 from store.asyncio_reader import open_reader
+from store.files import OpenFiles
 from store.maintenance import backup
 from store.testing import event, events
 from tests.store.helpers import ROOT, eventually
@@ -185,6 +187,29 @@ async def test_what_may_shrink_a_file_rightly_is_no_reason_to_refuse(tmp_path):
         assert path.stat().st_size < before
         await store.append(lease, [event(2002)], expected_seq=2001)
         assert await store.verify() == []
+    assert [entry.name for entry in tmp_path.iterdir()] == ["s.db"]
+
+
+def test_a_log_that_grows_while_it_is_looked_at_was_not_cut_short(tmp_path):
+    path = tmp_path / "s.db"
+    writer, other = (sqlite3.connect(path, isolation_level=None) for _ in range(2))
+    writer.execute("PRAGMA journal_mode = WAL")
+    writer.execute("CREATE TABLE t (a)")
+
+    class Watched(OpenFiles):
+        def _size_of_log(self, file, connection):
+            size = super()._size_of_log(file, connection)
+            if connection is not None:  # another process commits, and a reader in another thread finds that
+                other.execute("INSERT INTO t VALUES (zeroblob(10000))")
+                self.check()
+            return size
+
+    files = Watched(path)
+    files.opened(writing=True)
+    for _ in range(3):
+        files.check(writer)
+    files.close(writer)
+    other.close()
     assert [entry.name for entry in tmp_path.iterdir()] == ["s.db"]
 
 
