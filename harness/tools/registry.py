@@ -31,6 +31,9 @@ MOST_DEPTH: Final = 100
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """The narrowest rule for tool names among the providers."""
 
+ARGUMENT: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+"""The same for names of arguments."""
+
 
 class ToolDefinitionError(ValueError):
     """A tool cannot be offered to a model as it is. Raised when it is made, never in the middle of a session."""
@@ -283,8 +286,25 @@ def check_definition(tool: Tool) -> None:
     parameters = tool.record().schema.parameters
     if parameters.get("type") != "object" or not isinstance(parameters.get("properties", {}), dict):
         raise ToolDefinitionError(f"the schema of tool {tool.name!r} has to be of type object at its top level.")
-    if "wake" in parameters.get("properties", {}) and not isinstance(tool, AbsentTool):
-        raise ToolDefinitionError(f"tool {tool.name!r} has an argument 'wake', which is reserved. Rename it.")
+    if not isinstance(tool, AbsentTool):
+        _check_arguments(tool.name, parameters)
+
+
+def _check_arguments(name: str, parameters: Mapping[str, Any]) -> None:
+    for keyword in ("oneOf", "anyOf", "allOf"):
+        if keyword in parameters:
+            raise ToolDefinitionError(
+                f"the schema of tool {name!r} has {keyword} at its top level, which providers refuse. "
+                "Move it into a property, or say it in the description."
+            )
+    for argument in parameters.get("properties", {}):
+        if argument == "wake":
+            raise ToolDefinitionError(f"tool {name!r} has an argument 'wake', which is reserved. Rename it.")
+        if not ARGUMENT.fullmatch(argument):
+            raise ToolDefinitionError(
+                f"argument {argument!r} of tool {name!r} is not allowed: use 1 to 64 ASCII letters, digits, "
+                "underscores, hyphens and dots."
+            )
 
 
 # --- what presenters share

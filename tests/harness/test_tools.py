@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 import harness
-from harness.events import CallOutcome, Wake
-from harness.llm.model import Image, Text
+from harness.events import CallOutcome, ToolRecord, Wake
+from harness.llm.model import Image, Text, ToolSchema
 from harness.skill_files import find_skills
 from harness.tools.bash import Bash
-from harness.tools.registry import Registry, Rejection, ToolDefinitionError, Translated
+from harness.tools.registry import Presented, Registry, Rejection, ToolDefinitionError, Translated
 from harness.tools.skill import Skill, SkillTool
 from harness.tools.view_image import ViewImage
 from operations import Operation, OperationSpec, Status
@@ -158,6 +158,10 @@ def no_schema(a: Callable[[], int]) -> str:
     return ""
 
 
+def foreign(naïve: int) -> str:
+    return ""
+
+
 @pytest.mark.parametrize(
     ("function", "line"),
     [
@@ -168,12 +172,52 @@ def no_schema(a: Callable[[], int]) -> str:
         (not_json, "the default of 'a' in tool 'not_json' cannot be written as JSON"),
         (waker, "tool 'waker' has an argument 'wake', which is reserved"),
         (no_schema, "an annotation has no JSON Schema"),
+        (foreign, "argument 'naïve' of tool 'foreign' is not allowed"),
     ],
 )
 def test_a_function_that_a_model_cannot_be_offered_is_refused_at_once(function: Callable[..., str], line: str) -> None:
     with pytest.raises(ToolDefinitionError) as caught:
         harness.tool(function)
     assert str(caught.value).startswith(line)
+
+
+class Custom:
+    """A tool of a user's own, which works; its schema is in the test's hand."""
+
+    name = "custom"
+    functions: dict[str, Callable[..., Any]] = {}
+
+    def __init__(self, **parameters: Any) -> None:
+        self._record = ToolRecord(ToolSchema(self.name, "Do it.", parameters), "custom")
+
+    def record(self) -> ToolRecord:
+        return self._record
+
+    def translate(self, arguments: dict[str, Any], workspace: str) -> tuple[OperationSpec, ...]:
+        return (OperationSpec("shell", 1, {"command": "true", "cwd": workspace}),)
+
+    def present(self, operations: Any) -> Presented:
+        return Presented(CallOutcome.OK, ())
+
+
+X = {"type": "object", "properties": {"x": {"$ref": "#/$defs/X"}}}
+
+
+def test_a_schema_that_no_provider_takes_is_refused_and_a_recursive_one_is_not() -> None:
+    Registry([Bash(), Custom(**X, **{"$defs": {"X": X}}), deliver_parcel])
+    for parameters, line in (
+        ({"type": "string"}, "of type object"),
+        ({}, "of type object"),
+        ({"$schema": "https://json-schema.org/draft/2020-12/schema"}, "of type object"),
+        ({"oneOf": [{"type": "object"}, {"type": "object"}]}, "of type object"),
+        ({"enum": ["A"], "type": "null"}, "of type object"),
+        ({"type": "object", "properties": []}, "of type object"),
+        ({"type": "object", "anyOf": [{"required": ["x"]}]}, "anyOf at its top level"),
+        ({"type": "object", "properties": {"a b": {}}}, "argument 'a b' of tool 'custom' is not allowed"),
+        ({"type": "object", "properties": {"": {}}}, "argument '' of tool 'custom' is not allowed"),
+    ):
+        with pytest.raises(ToolDefinitionError, match=line):
+            Registry([Bash(), Custom(**parameters)])
 
 
 def test_two_tools_of_one_name_are_refused() -> None:
