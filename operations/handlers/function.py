@@ -66,7 +66,7 @@ class FunctionHandler:
         """Call it again only if that is declared harmless: whether it ran, and how far, is not known."""
         if operation.spec.idempotent:
             return await self.start(operation, context)
-        return Ended(Status.UNKNOWN, {"error": "outcome unknown: the process that ran this function is gone."})
+        return Ended(Status.UNKNOWN, {"error": "the process that ran this function is gone. It may have run in part."})
 
     async def _call(self, operation_id: str, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         if _is_async(function):

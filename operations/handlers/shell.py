@@ -263,7 +263,7 @@ def _arguments(operation: Operation) -> Arguments:
 
 
 def _unknown(why: str, result: Mapping[str, Any] | None = None) -> Ended:
-    return Ended(Status.UNKNOWN, {**(result or {}), "error": f"outcome unknown: {why}. It may have run in part."})
+    return Ended(Status.UNKNOWN, {**(result or {}), "error": f"{why}. It may have run in part."})
 
 
 def _why_not_begun(traces: process.Traces, arguments: Arguments) -> str:

@@ -180,7 +180,7 @@ class Commands:
                 await context.running({"place": operation.id})
             return await self._watched(command)
         if operation.status is not Status.READY or not context.same_boot:
-            return Ended(Status.UNKNOWN, {"error": "outcome unknown: the machine was restarted"})
+            return Ended(Status.UNKNOWN, {"error": "the machine was restarted"})
         if context.cancelling:
             return Ended(Status.CANCELLED, {"output": ""})
         return await self.start(operation, context)
@@ -203,7 +203,7 @@ class Commands:
     async def _watched(self, command: Any) -> Ended:
         await command.wait()
         if command.lost:
-            return Ended(Status.UNKNOWN, {"error": "outcome unknown: the machine was restarted"})
+            return Ended(Status.UNKNOWN, {"error": "the machine was restarted"})
         result = {"output": "some output", "exit_status": command.exit_status}
         return Ended(command.status, result if command.status is not Status.FAILED else {"error": "failed"})
 
