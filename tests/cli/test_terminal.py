@@ -87,6 +87,16 @@ def test_after_one_ctrl_c_commands_go_on_and_their_results_come_with_the_next_ru
     assert "slept" in done.out and "2 commands, none failed." in done.out
 
 
+def test_no_command_reads_from_the_terminal_that_the_harness_was_started_in(cli: Cli) -> None:
+    asking = ("read -p 'Ok? ' x < /dev/tty; echo got:$x", "read line; echo status $?", "echo written > /dev/tty")
+    with terminal(cli, "run", "-p", f"# Ask (continue)\n{block(*asking)}", columns=120) as shown:
+        assert shown.end() == 1, "and none of them waited for a key"
+    texts = [event["parts"][0]["text"] for event in cli.events(cli.session_ids()[0]) if "parts" in event]
+    assert sum("No such device or address" in text for text in texts) == 2
+    assert any(text.endswith("got:") for text in texts) and any(text.endswith("status 1") for text in texts)
+    assert "\nwritten" not in plain(shown.shown)
+
+
 def test_on_a_narrow_terminal_commands_to_copy_stay_in_one_piece(cli: Cli) -> None:
     with terminal(cli, "run", "-p", f"# One\n{block('echo one')}", columns=40) as shown:
         assert shown.end() == 0
