@@ -67,7 +67,8 @@ class Policy(msgspec.Struct, frozen=True, gc=False):
     coalesce_s: seconds to wait after the first undelivered result for others to join it; None adapts the wait.
     coalesce: what an adaptive wait goes by. coalesce_share: how much of the model's mean thinking time it is.
     heartbeat_s: seconds without any event, while calls are pending, after which the model is called; 0 is never.
-    result_max_chars: characters of one tool result. step_max_chars: of all new results of one request together.
+    result_max_chars: characters of one tool result. step_max_chars: of all new results of one request together;
+    where the window is known no more than two for each of its tokens.
     window_tokens: what the model's context holds, None when unknown. compact_at: the share of it at which the history
     is summarised.
     """

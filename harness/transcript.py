@@ -30,6 +30,12 @@ from harness.llm.model import (
 
 NO_OUTPUT: Final = "(no output)"
 
+STEP_CHARS_A_TOKEN: Final = 2
+"""Of the window: what the new results of one request may take. Half of it for prose, and never more for denser text."""
+
+LEAST_STEP_CHARS: Final = 4_000
+"""What they may take however small the window is said to be."""
+
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -106,7 +112,7 @@ Entry = Result | Running | Said | Silence | Cut | LastCall | Summary
 def render(entries: Sequence[Entry], policy: Policy) -> tuple[list[Item], list[Omission]]:
     """The items of one step, in order, and what they leave out.
 
-    Results share `policy.step_max_chars`: the longest ones are cut first, each keeping its head and tail.
+    Results share the step's room: the longest ones are cut first, each keeping its head and tail.
     """
     allowed = _shares(entries, policy)
     items: list[Item] = []
@@ -173,6 +179,8 @@ def _shares(entries: Sequence[Entry], policy: Policy) -> int:
     """Characters that each result may have so that all of them fit in the step; short ones leave room to long ones."""
     sizes = [min(_text_size(entry), policy.result_max_chars) for entry in entries if isinstance(entry, Result)]
     room = policy.step_max_chars
+    if policy.window_tokens is not None:
+        room = min(room, max(LEAST_STEP_CHARS, policy.window_tokens * STEP_CHARS_A_TOKEN))
     if sum(sizes) <= room:
         return policy.result_max_chars
     sizes.sort()

@@ -20,6 +20,9 @@ from operations import Operation, OperationSpec, Status
 MAX_OUTPUT_CHARS: Final = 50_000
 """Characters of output that a call may ask for at most."""
 
+NOTED_CHARS: Final = 2_000
+"""Characters of output from which on the result names its file: shorter ones are hardly ever cut."""
+
 
 class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the model may say."""
@@ -93,7 +96,8 @@ def _status(operation: Operation, result: Mapping[str, Any]) -> tuple[str, CallO
 def _notes(result: Mapping[str, Any], output: str) -> list[str]:
     notes = []
     path = str(result.get("output_path") or "")
-    if result.get("truncated") and path and path not in output:
+    # At the end as well: where many results share a request, the middle of this one may be cut out, path and all.
+    if path and (len(output) > NOTED_CHARS or (result.get("truncated") and path not in output)):
         notes.append(f"[the full output is in {path}]")
     if result.get("lost_output"):
         notes.append("[some output was lost: it could not be written]")

@@ -101,12 +101,14 @@ def test_results_of_one_step_share_the_room_and_keep_head_and_tail() -> None:
     ]
 
 
-def test_forty_large_results_fit_the_step_together() -> None:
-    calls = [f"c{index}" for index in range(40)]
-    log = with_pending(*calls)
+@pytest.mark.parametrize("results", [1, 40])
+@pytest.mark.parametrize(("window", "most"), [(None, 210_000), (200_000, 210_000), (32_000, 70_000), (8_000, 20_000)])
+def test_large_results_fit_the_step_and_the_window_together(window: int | None, most: int, results: int) -> None:
+    calls = [f"c{index}" for index in range(results)]
+    log = with_pending(*calls, policy=ev.Policy(window_tokens=window))
     for call_id in calls:
         log.end(call_id, text="y" * 200_000)
-    assert build(log.state).chars < 210_000
+    assert build(log.state).chars < most
 
 
 def test_the_digest_differs_with_what_is_sent_and_with_the_tools_being_closed() -> None:

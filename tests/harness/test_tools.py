@@ -18,6 +18,7 @@ from harness.tools.bash import Bash
 from harness.tools.registry import Presented, Registry, Rejection, ToolDefinitionError, Translated
 from harness.tools.skill import Skill, SkillTool
 from harness.tools.view_image import ViewImage
+from harness.transcript import cut_middle
 from operations import Operation, OperationSpec, Status
 
 
@@ -107,6 +108,17 @@ def ended(status: Status, seconds: float | None = 0.5, **result: Any) -> Operati
 def test_a_finished_command_says_first_how_it_ended(operation: Operation, outcome: str, text: str) -> None:
     presented = REGISTRY.present("bash", [operation])
     assert (presented.outcome, presented.parts) == (outcome, (Text(text),))
+
+
+@pytest.mark.parametrize("truncated", [False, True])
+def test_a_long_result_names_its_file_also_where_its_middle_is_cut_out(truncated: bool) -> None:
+    middle = "\n[... 150,000 bytes left out here; the full output is in /o ...]\n" if truncated else ""
+    output = "a" * 25_000 + middle + "b" * 24_000
+    operation = ended(Status.COMPLETED, exit_status=3, output=output, truncated=truncated, output_path="/o")
+    (text,) = REGISTRY.present("bash", [operation]).parts
+    assert isinstance(text, Text)
+    shown = cut_middle(text.text, 400)
+    assert shown.startswith("exit status 3") and shown.endswith("b\n[the full output is in /o]")
 
 
 def test_an_image_is_shown_by_its_digest_and_a_bad_one_is_an_error() -> None:
