@@ -114,3 +114,27 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#]+\.md)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} -> {target}"
+
+
+def rows_of_figures(page: Path) -> list[list[str]]:
+    """The figures of each line of each table, as they are written, for the lines that have any."""
+    found = []
+    for line in FENCE.sub("", page.read_text()).splitlines():
+        if line.startswith("| "):
+            cells = [cell.strip().strip("*").replace(",", "") for cell in line.strip("|").split("|")]
+            figures = [cell for cell in cells if re.fullmatch(r"\d+(\.\d+)?", cell)]
+            found += [figures] if figures else []
+    return found
+
+
+def test_every_figure_of_the_readme_is_measured_in_the_benchmarks() -> None:
+    measured = rows_of_figures(ROOT / "docs" / "benchmarks.md")
+
+    def is_in(row: list[str], figure: str) -> bool:
+        places = len(figure.partition(".")[2])
+        return any(f"{float(cell) + 1e-9:.{places}f}" == figure for cell in row)
+
+    shown = rows_of_figures(ROOT / "README.md")
+    assert len(shown) > 10
+    for figures in shown:
+        assert any(all(is_in(row, figure) for figure in figures) for row in measured), figures
