@@ -105,8 +105,9 @@ class Session:
     ) -> RunResult:
         """Start a run and wait for its end.
 
-        idempotency_key: the input's id. The same key again, also in another process, returns the first result and
-        runs nothing; with other content it is CallerError. limits: narrower ones for this run.
+        idempotency_key: the input's id, which holds within this session. The same key again, also from another process
+        that has opened it, returns the first result and runs nothing; with other content it is CallerError.
+        limits: narrower ones for this run.
         Raises RunInProgress, BadInput, whatever stops the session.
         """
         run = await self.start_run(content, idempotency_key=idempotency_key, limits=limits)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 import pytest
+import trio
 
 import harness
 from harness import events as ev
@@ -61,11 +62,30 @@ def run(command: list[str], folder: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def events_of(path: Path) -> list[ev.Event]:
+    """Every event of every session of a store."""
+
+    async def read() -> list[ev.Event]:
+        logs = [await harness.read_events(path, line.id) for line in await harness.sessions(path)]
+        return [logged.event for log in logs for logged in log]
+
+    return trio.run(read)
+
+
 @named(list(blocks("python")))
 def test_python_blocks_run(block: Block, tmp_path: Path) -> None:
     script = tmp_path / "block.py"
     script.write_text(block.code)
     run([sys.executable, "-W", "error", str(script)], tmp_path)
+
+
+def test_what_the_readme_does_from_python_is_done_once_however_often_it_is_started(tmp_path: Path) -> None:
+    (block,) = (block for block in blocks("python") if block.page.name == "README.md")
+    (tmp_path / "block.py").write_text(block.code)
+    for _ in range(2):
+        run([sys.executable, "block.py"], tmp_path)
+    runs = [event for event in events_of(tmp_path / "sessions.db") if isinstance(event, ev.RunFinished)]
+    assert len(runs) == 1
 
 
 @named(list(blocks("sh")))
