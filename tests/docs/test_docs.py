@@ -132,8 +132,11 @@ def test_every_module_that_the_architecture_names_is_there() -> None:
 
 def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
-        for target in re.findall(r"\]\(([^)#]+\.md)\)", page.read_text()):
+        for target, section in re.findall(r"\]\(([^)#]+\.md)(#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} -> {target}"
+            titles = re.findall(r"^#+ (.*)$", (page.parent / target).read_text(), re.M)
+            anchors = {"#" + re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+            assert not section or section in anchors, f"{page.name} -> {target}{section}"
 
 
 def rows_of_figures(page: Path) -> list[list[str]]:
@@ -158,3 +161,8 @@ def test_every_figure_of_the_readme_is_measured_in_the_benchmarks() -> None:
     assert len(shown) > 10
     for figures in shown:
         assert any(all(is_in(row, figure) for figure in figures) for row in measured), figures
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert {page.name for page in PAGES[1:] if f"{page.name})" not in text} == set()
