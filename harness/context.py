@@ -9,14 +9,18 @@ The request is the fixed items plus what is new since the last turn, so its cost
 from __future__ import annotations
 
 import hashlib
+from typing import Final
 
 import msgspec
 
 from harness.compaction import summary_request
 from harness.events import Reason, TurnStarted
-from harness.llm.model import Item, ModelRequest
+from harness.llm.model import Item, ModelRequest, ToolSchema
 from harness.state import SessionState, chain, segment
 from harness.transcript import Omission, images, render, size
+
+_schemas: Final = msgspec.json.Decoder(tuple[ToolSchema, ...]).decode
+"""For schemas of the request's own: a model object may edit what it is given, and the state's are what is sent next."""
 
 
 class Built(msgspec.Struct, frozen=True):
@@ -39,8 +43,8 @@ def build(state: SessionState, *, limit: str = "") -> Built:
     """The request of the next turn. With `limit`, the last one: tools stay declared but none may be called."""
     new, omissions = render(segment(state, limit=limit), state.config.policy)
     config = state.config
-    schemas = tuple(tool.schema for tool in config.tools)
-    head = msgspec.json.encode([config.instructions, schemas, config.settings, not limit])
+    tools = msgspec.json.encode([tool.schema for tool in config.tools])
+    head = msgspec.json.encode([config.instructions, msgspec.Raw(tools), config.settings, not limit])
     digest, chars = state.sent.digest, state.sent.chars + len(head)
     for (
         item
@@ -51,7 +55,7 @@ def build(state: SessionState, *, limit: str = "") -> Built:
     items += new
     request = ModelRequest(
         instructions=config.instructions,
-        tools=schemas,
+        tools=_schemas(tools),
         items=items,
         settings=config.settings,
         allow_tools=not limit,

@@ -128,6 +128,27 @@ def test_a_models_errors_are_the_turns() -> None:
     run(main)
 
 
+def test_a_model_that_edits_its_request_does_not_change_the_next_one() -> None:
+    class Spoiling(SayingModel):
+        async def respond(self, request: ModelRequest, *, emit: Emit) -> ModelResponse:
+            response = await super().respond(request, emit=emit)
+            assert request.tools[0].parameters["properties"].pop("wake")["enum"]
+            request.items.clear()  # type: ignore[attr-defined]  # a list, as it happens
+            return response
+
+    @harness.aio.tool
+    async def sole() -> str:
+        return "done"
+
+    async def main() -> None:
+        async with _opened(Spoiling("sole"), sole) as session:
+            assert (await session.run("go")).text == "done"
+            log = [logged async for logged in session.events()]
+            assert harness.Replay(session.id, log).check() == []
+
+    run(main)
+
+
 def test_context_variables_and_the_name_of_the_model_come_along() -> None:
     who: contextvars.ContextVar[str] = contextvars.ContextVar("who")
 

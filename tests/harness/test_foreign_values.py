@@ -123,6 +123,77 @@ async def test_a_model_error_without_a_message_keeps_its_kind(autojump_clock: tr
     assert result.error == "overloaded: no reason given"
 
 
+class Spoiling(Saying):
+    """A model that edits every list and dictionary of its requests."""
+
+    async def respond(self, request: ModelRequest, *, emit: Emit) -> ModelResponse:
+        assert [tool.parameters["properties"]["wake"]["enum"] for tool in request.tools] == [["each", "batch", "quiet"]]
+        assert request.items and not request.blobs
+        spoil(request)
+        return await super().respond(request, emit=emit)
+
+
+def spoil(request: ModelRequest) -> None:
+    for tool in request.tools:
+        tool.parameters["properties"]["wake"]["enum"].clear()
+        tool.parameters["properties"].clear()
+        tool.parameters["additionalProperties"] = False
+    request.items.clear()  # type: ignore[attr-defined]  # a list, as it happens
+    request.blobs["digest"] = b"bytes"  # type: ignore[index]  # a dictionary, as it happens
+
+
+@harness.tool
+def sole() -> str:
+    """A tool."""
+    return "done"
+
+
+async def test_a_model_that_edits_its_request_changes_neither_the_session_nor_the_next_request(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    made = says("", stop=StopReason.TOOL_CALLS)
+    made = msgspec.structs.replace(made, output=(ToolCall("no_such", "{}"),))
+    world = World()
+    async with world.open(model=Spoiling(lambda n: made if n == 1 else says("done")), tools=[sole]) as session:
+        assert (await session.run("go")).error == ""
+        assert (await session.run("again")).text == "done"
+    log = await world.checked(session.id)
+    async with world.open(session.id, model=Spoiling(lambda n: says("still here"))) as session:
+        assert (await session.run("on")).text == "still here"
+    assert len(await world.checked(session.id)) > len(log)
+
+
+async def test_a_summarising_model_that_edits_its_request_changes_no_other(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    class Small(Spoiling):
+        async def respond(self, request: ModelRequest, *, emit: Emit) -> ModelResponse:
+            if request.tools:
+                return await super().respond(request, emit=emit)
+            spoil(request)
+            return says("what was said")
+
+    world = World()
+    policy = harness.Policy(window_tokens=1000)
+    async with world.open(model=Small(lambda n: says("done")), tools=[sole], policy=policy) as session:
+        for _ in range(3):
+            assert (await session.run("x" * 2000)).text == "done"
+    log = await world.checked(session.id)
+    assert any(isinstance(logged.event, ev.ContextCompacted) for logged in log)
+
+
+async def test_an_edited_request_of_a_replay_does_not_change_what_it_checks(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    world = World()
+    async with world.open(model=Saying(lambda n: says("done")), tools=[sole]) as session:
+        await session.run("go")
+    replay = harness.Replay(session.id, await world.log(session.id))
+    for turn in replay.requests():
+        spoil(turn.request)
+    assert replay.check() == []
+
+
 async def test_half_characters_of_a_model_are_replaced(autojump_clock: trio.testing.MockClock) -> None:
     result = await run_and_reopen(Saying(lambda n: says("a\ud800b", provider="p\udfff", response_id="\ud800")), [])
     assert (result.outcome, result.text) == (ev.Outcome.COMPLETED, "a\ufffdb")
