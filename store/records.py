@@ -72,7 +72,10 @@ class SessionCopy(msgspec.Struct, frozen=True, gc=False):
 
 
 class Damage(msgspec.Struct, frozen=True, gc=False):
-    """One thing that `verify` found wrong. `seq` is None when it concerns the session as a whole."""
+    """One thing that `verify` found wrong.
+
+    session_id: empty when it concerns the store. seq: None when it concerns the session as a whole.
+    """
 
     session_id: str
     seq: int | None

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from store.files import OpenFiles
+from store.log_check import is_in_use, lost_commits
 from store.records import StoreUnavailable, UnsupportedVersion
 
 APPLICATION_ID: Final = 0x54524E4C  # "TRNL", in the file's header: tells our file from another program's
@@ -111,6 +112,7 @@ SCHEMA_VERSION: Final = len(MIGRATIONS)
 
 _CANNOT_BE_WRITTEN: Final = "it cannot be written. Check its permissions and its folder's"
 _DAMAGED: Final = "the database file is damaged. Restore a backup, or export what can be read"
+_LOST: Final = "{}. Restore a backup, or export what can be read"
 
 
 def unavailable(location: str, error: sqlite3.Error | OSError) -> StoreUnavailable:
@@ -138,12 +140,14 @@ class Opened(NamedTuple):
 
     connection: the one that writes, or the only one of a reader. open_reader: makes one more that cannot write.
     unwritable: why nothing can be written, None when it can: then all connections only read.
+    lost: what is known to be missing although no session shows it, in words.
     """
 
     connection: sqlite3.Connection
     files: OpenFiles
     open_reader: Callable[[], sqlite3.Connection]
     unwritable: StoreUnavailable | None = None
+    lost: str = ""
 
 
 def open_store(path: Path, *, create: bool = True) -> Opened:
@@ -175,7 +179,11 @@ def _open(path: Path, *, create: bool, damaged: bool, opened: Callable[[Path, Op
         if not _is_writable(path) and not _log(path).exists():
             return _opened_as_it_is(path, files, _CANNOT_BE_WRITTEN)
         try:
-            _check_log(path)
+            lost = _check_log(path)
+            if lost and damaged:
+                return _opened_as_it_is(path, files, _LOST.format(lost))._replace(lost=lost)
+            if lost:
+                raise StoreUnavailable(f"{path}: {_LOST.format(lost)}.")
             return opened(path, files)
         except sqlite3.DatabaseError as error:
             if not (damaged and error.sqlite_errorname.startswith("SQLITE_CORRUPT")):
@@ -296,19 +304,27 @@ def _has_log(path: Path) -> bool:
     return log.exists() and log.stat().st_size > 0
 
 
-def _check_log(path: Path) -> None:
+def _check_log(path: Path) -> str:
     """Look at what a log beside the database makes of it, while nothing can be changed.
 
     Any connection that may write copies the log into the database when it is closed, whatever its contents are.
+    Returns what is lost of it, in words, or nothing.
     """
     if not _has_log(path):
-        return
+        return ""
+    # Asked before a connection of ours is one that has it open. Who has it knows its commits, and adds to it meanwhile.
+    in_use = is_in_use(Path(f"{path.resolve()}-shm"))
     with closing(_connect(path, "mode=ro")) as connection:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         if application != APPLICATION_ID and _header(path)[1] == APPLICATION_ID:
             raise StoreUnavailable(f"{path}: {_log(path).name} beside it is another database's log. Move that away.")
         check_version(connection, path)
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if in_use:
+            return ""
+        (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+        problem = lost_commits(_log(path), page_bytes)
+    return f"commits in {_log(path).name} are lost ({problem})" if problem else ""
 
 
 def _is_writable(path: Path) -> bool:

@@ -46,6 +46,7 @@ class SqliteStore:
         self._path = path
         self._files = opened.files
         self._open_reader = opened.open_reader
+        self._lost = opened.lost
         self._lease_ttl_s = lease_ttl_s
         self._writer = Writer(opened, str(path))
         self._leases: set[lease.SqliteLease] = set()
@@ -212,8 +213,10 @@ class SqliteStore:
     async def verify(self, session_id: str | None = None) -> list[Damage]:
         """Every damaged place of one session (ancestors included), or of the whole store. Empty means healthy."""
         if session_id is None:
-            return await self._read(verification.store)
-        return await self._read(lambda: verification.session(session_id))
+            found = await self._read(verification.store)
+        else:
+            found = await self._read(lambda: verification.session(session_id))
+        return [Damage("", None, self._lost), *found] if self._lost else found
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` on the writing connection inside a commit of its own or of a batch. For tests and for repair."""
