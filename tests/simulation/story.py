@@ -75,6 +75,7 @@ class Story:
         self.process: Process | None = None  # the one that is meant to have the session open
         self.sessions = ["first"]
         self.sent: dict[str, dict[str, ev.Content]] = {"first": {}}
+        self._checked: Counter[str] = Counter()  # how far the rules were seen to hold, by session
         self.messages = 0
         self.programs: list[Program] = []
         self._crash_in = 0
@@ -325,8 +326,10 @@ class Story:
             log = await harness.read_events(self.world.store, session_id)
         except CallerError:
             return []
-        if broken := harness.check(log):
-            raise Broken("; ".join(map(str, broken)))
+        for length in range(self._checked[session_id], len(log)):  # each append might have been the last before a crash
+            if broken := harness.check(log[: length + 1]):
+                raise Broken(f"after event {length + 1}: {'; '.join(map(str, broken))}")
+        self._checked[session_id] = len(log)
         if differing := harness.Replay(session_id, log).check():
             raise Broken("; ".join(divergence.what for divergence in differing))
         return log
