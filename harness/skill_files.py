@@ -10,12 +10,13 @@ folder name. Of two skills with one name (capitals aside) the first counts, and 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from harness.tools.registry import ToolDefinitionError
 from harness.tools.skill import Skill
 from harness.transcript import clean
 from operations.handlers.files import NotReadable, read_plain
@@ -29,6 +30,9 @@ class SkillsRequest:
     """`harness.skills()`: look for skills when the session opens. folders: relative to the workspace, or absolute."""
 
     def __init__(self, folders: Sequence[str] = FOLDERS) -> None:
+        usable = isinstance(folders, Iterable) and not isinstance(folders, str)
+        if not usable or not all(isinstance(folder, str) for folder in folders):
+            raise ToolDefinitionError(f"folders of skills have to be a list of paths as text, not {folders!r}.")
         self.folders = tuple(folders)
 
 

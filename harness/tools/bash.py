@@ -14,7 +14,7 @@ import msgspec
 
 from harness.events import CallOutcome, ToolRecord
 from harness.llm.model import Text, ToolSchema
-from harness.tools.registry import Presented, Rejection, checked, error_text, worst
+from harness.tools.registry import Presented, Rejection, check_seconds, checked, error_text, worst
 from operations import Operation, OperationSpec, Status
 
 MAX_OUTPUT_CHARS: Final = 50_000
@@ -39,8 +39,7 @@ class Bash:
     functions: Mapping[str, Callable[..., Any]] = {}
 
     def __init__(self, *, timeout_s: float | None = None) -> None:
-        if timeout_s is not None and not (math.isfinite(timeout_s) and timeout_s > 0):
-            raise ValueError(f"timeout_s has to be a positive number of seconds, not {timeout_s!r}.")
+        check_seconds(timeout_s)
         self._timeout_s = timeout_s
 
     def record(self) -> ToolRecord:

@@ -1,16 +1,14 @@
 """`@harness.tool`: a Python function as a tool.  Pure.
 
-Belongs here: the schema from a signature, and turning what a function returns into something a model reads.
-Must not know: how or when functions are run.
+Belongs here: a function as a `Tool`, and turning what it returns into something a model reads.
+Must not know: how or when functions are run, or how a signature is read.
 """
 
 from __future__ import annotations
 
-import functools
 import inspect
-import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Generic, ParamSpec, TypeVar, cast, get_type_hints, overload
+from typing import Any, Final, Generic, ParamSpec, TypeVar, cast, overload
 
 import msgspec
 
@@ -21,11 +19,14 @@ from harness.tools.registry import (
     Rejection,
     ToolDefinitionError,
     check_definition,
+    check_seconds,
     checked,
     error_text,
+    fitted,
     without_wake,
     worst,
 )
+from harness.tools.signature import arguments_of, declared_by, schema_of
 from harness.transcript import clean, cut_middle
 from operations import Operation, OperationSpec, Status
 
@@ -48,17 +49,22 @@ class FunctionTool(Generic[P, R]):
         timeout_s: float | None = None,
         idempotent: bool = False,
     ) -> None:
-        if timeout_s is not None and not (math.isfinite(timeout_s) and timeout_s > 0):
-            raise ToolDefinitionError(f"timeout_s has to be a positive number of seconds, not {timeout_s!r}.")
+        if not callable(function):
+            raise ToolDefinitionError(f"{function!r} is no function, so it cannot be a tool.")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise ToolDefinitionError(f"tool {function.__name__!r} yields; a result comes whole. Return it instead.")
+        check_seconds(timeout_s)
+        for said, value in (("name", name), ("description", description)):
+            if value is not None and not isinstance(value, str):
+                raise ToolDefinitionError(f"the {said} of a tool has to be text, not {value!r}.")
         self._function = function
-        declared = _declared(function)
-        self.name: str = str(name or getattr(function, "__name__", "") or getattr(declared, "__name__", ""))
+        declared = declared_by(function)
+        self.name: str = name or str(getattr(function, "__name__", "") or getattr(declared, "__name__", ""))
         self.__doc__ = function.__doc__ if declared is function else declared.__doc__ or function.__doc__
         self._timeout_s, self._idempotent = timeout_s, idempotent
-        self._shape = _arguments_of(function, self.name)
-        self._schema = ToolSchema(self.name, description or inspect.getdoc(self) or self.name, _schema(self._shape))
+        self._shape = arguments_of(function, self.name)
+        parameters = schema_of(self._shape, self.name)
+        self._schema = ToolSchema(self.name, description or inspect.getdoc(self) or self.name, parameters)
         check_definition(self)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -90,7 +96,7 @@ class FunctionTool(Generic[P, R]):
         call = cast("Callable[..., Any]", function)
 
         def bound(arguments: dict[str, Any]) -> dict[str, Any]:
-            values = msgspec.convert(arguments, shape)
+            values = fitted(arguments, shape)
             return {name: getattr(values, name) for name in shape.__struct_fields__}
 
         if inspect.iscoroutinefunction(function):
@@ -149,63 +155,6 @@ def _result(value: object) -> dict[str, Any]:
     else:
         text = msgspec.json.encode(value).decode()
     return {"text": cut_middle(clean(text), RESULT_CHARS)}
-
-
-def _declared(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Where the annotations are: of a functools.partial, and of an object that can be called, not on it itself."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return function if inspect.isroutine(function) or inspect.isclass(function) else type(function).__call__
-
-
-def _arguments_of(function: Callable[..., Any], name: str) -> type[msgspec.Struct]:
-    """A struct with a field for each parameter. Raises ToolDefinitionError naming the parameter that cannot be one."""
-    try:
-        hints = get_type_hints(_declared(function), include_extras=True)
-        parameters = inspect.signature(function).parameters
-    except (NameError, TypeError, ValueError) as error:
-        raise ToolDefinitionError(f"the annotations of tool {name!r} cannot be read: {error}.") from error
-    fields: list[Any] = []
-    for parameter in parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            kind = parameter.kind.description
-            raise ToolDefinitionError(
-                f"tool {name!r} has the {kind} parameter {parameter.name!r}, which a model cannot name. Spell it out."
-            )
-        annotation = hints.get(parameter.name, Any)
-        if parameter.default is parameter.empty:
-            fields.append((parameter.name, annotation))
-        else:
-            fields.append((parameter.name, annotation, _default(parameter, name)))
-    try:
-        return msgspec.defstruct("Arguments", fields, frozen=True, forbid_unknown_fields=True, kw_only=True)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ToolDefinitionError(f"the parameters of tool {name!r} cannot be offered to a model: {error}.") from error
-
-
-def _default(parameter: inspect.Parameter, name: str) -> Any:
-    try:
-        msgspec.json.encode(parameter.default)
-    except (TypeError, ValueError) as error:
-        raise ToolDefinitionError(
-            f"the default of {parameter.name!r} in tool {name!r} cannot be written as JSON: {error}."
-        ) from error
-    if isinstance(parameter.default, (list, dict, set)):
-        return msgspec.field(default_factory=lambda: type(parameter.default)(parameter.default))
-    return parameter.default
-
-
-def _schema(shape: type[msgspec.Struct]) -> dict[str, Any]:
-    try:
-        (found,), components = msgspec.json.schema_components([shape], ref_template="#/$defs/{name}")
-    except (TypeError, RuntimeError) as error:
-        raise ToolDefinitionError(f"an annotation has no JSON Schema: {error}") from error
-    schema = dict(components.pop("Arguments", found))
-    schema.pop("title", None)
-    schema.setdefault("properties", {})
-    if components:
-        schema["$defs"] = components
-    return schema
 
 
 @overload

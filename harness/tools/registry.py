@@ -7,6 +7,7 @@ Must not know: how operations run, the disk, the network, or what any one tool d
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
@@ -106,9 +107,14 @@ T = TypeVar("T")
 def checked(arguments: dict[str, Any], shape: type[T]) -> T | Rejection:
     """`arguments` as `shape`, a msgspec struct that forbids unknown fields."""
     try:
-        return msgspec.convert(arguments, shape)
+        return fitted(arguments, shape)
     except msgspec.ValidationError as error:
         return Rejection(f"the arguments do not fit: {error}. Correct them and call again.")
+
+
+def fitted(arguments: dict[str, Any], shape: type[T]) -> T:
+    """The same, for arguments that have been checked. Raises msgspec.ValidationError."""
+    return msgspec.convert(arguments, shape, str_keys=True)  # JSON has no other keys, whatever a dict declares
 
 
 def excerpt(raw: str) -> str:
@@ -288,6 +294,15 @@ def check_definition(tool: Tool) -> None:
         raise ToolDefinitionError(f"the schema of tool {tool.name!r} has to be of type object at its top level.")
     if not isinstance(tool, AbsentTool):
         _check_arguments(tool.name, parameters)
+
+
+def check_seconds(timeout_s: Any) -> None:
+    """Raises ToolDefinitionError unless it is None or a time-out that a call can have."""
+    if timeout_s is None:
+        return
+    number = isinstance(timeout_s, (int, float)) and not isinstance(timeout_s, bool)
+    if not (number and 0 < timeout_s < math.inf):
+        raise ToolDefinitionError(f"timeout_s has to be a positive number of seconds, not {timeout_s!r}.")
 
 
 def _check_arguments(name: str, parameters: Mapping[str, Any]) -> None:

@@ -183,7 +183,7 @@ def foreign(naïve: int) -> str:
         (unresolved, "the annotations of tool 'unresolved' cannot be read"),
         (not_json, "the default of 'a' in tool 'not_json' cannot be written as JSON"),
         (waker, "tool 'waker' has an argument 'wake', which is reserved"),
-        (no_schema, "an annotation has no JSON Schema"),
+        (no_schema, "parameter 'a' of tool 'no_schema' has the type Callable"),
         (foreign, "argument 'naïve' of tool 'foreign' is not allowed"),
     ],
 )
