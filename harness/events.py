@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from harness.frozen import FrozenDict
 from harness.llm.model import NO_USAGE, ErrorKind, Image, ModelSettings, OutputItem, Part, StopReason, ToolSchema, Usage
 from operations import Operation, Status
 
@@ -30,6 +31,11 @@ class Limits(msgspec.Struct, frozen=True, gc=False):
     tokens: int | None = None
     seconds: float | None = None
     calls: dict[str, int] = {}
+
+    def __post_init__(self) -> None:
+        # The default stands in many events at once: a caller who edits what one gave out would change them all.
+        if isinstance(self.calls, dict):  # what is none is refused where the limits are used
+            msgspec.structs.force_setattr(self, "calls", FrozenDict(self.calls))
 
     def narrowed(self, other: Limits) -> Limits:
         """The tighter of the two in every respect: a request can ask for less, never for more."""

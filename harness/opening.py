@@ -28,7 +28,7 @@ from harness.tools.bash import Bash
 from harness.tools.registry import AbsentTool, Registry, Tool, ToolDefinitionError
 from harness.tools.skill import Skill, SkillTool
 from harness.tools.view_image import ViewImage
-from harness.validation import check_limits, check_policy, check_settings, checked, id_of, text_of
+from harness.validation import check_limited_tools, check_limits, check_policy, check_settings, checked, id_of, text_of
 from store import SessionExists, Store, UnknownSession
 
 T = TypeVar("T")
@@ -56,6 +56,15 @@ class Wanted(msgspec.Struct, frozen=True):
         """The policy that is wanted, where `current` holds otherwise."""
         policy = self.policy or current
         return policy if self.limits is None else msgspec.structs.replace(policy, limits=self.limits)
+
+    def check_limited(self, registry: Registry, given: Sequence[Tool | SkillsRequest]) -> None:
+        """Raises BadInput where the limits that are wanted name no tool. Those of a log are never asked."""
+        names = registry.names
+        if any(isinstance(tool, SkillsRequest) for tool in given):
+            names += ("skill",)  # asked for, whether there are any skills or not
+        for limits in (self.limits, None if self.policy is None else self.policy.limits):
+            if limits is not None:
+                check_limited_tools(limits, dict.fromkeys(names))
 
 
 def check_arguments(
@@ -165,6 +174,7 @@ async def create(store: Store, wanted: Wanted, model_name: str) -> tuple[str, tu
     given = wanted.tools if wanted.tools is not None else (Bash(), ViewImage(), SkillsRequest())
     tools, warnings = await _with_skills(given, workspace)
     registry = Registry(tools)
+    wanted.check_limited(registry, given)
     session_id = wanted.session_id or ids.new_session_id()
     opened = ev.SessionOpened(
         instructions=wanted.instructions or "",
@@ -211,6 +221,7 @@ async def prepare(store: Store, wanted: Wanted, session_id: str) -> tuple[Sessio
     given, warnings = await _with_skills(asked, wanted.workspace or config.workspace)
     registry = Registry(_merged(config.tools, given))
     _need_tools(state, registry)
+    wanted.check_limited(registry, wanted.tools or ())
     try:
         model = wanted.model or made_model(config.model)
     except UnknownModel as error:

@@ -119,8 +119,11 @@ def _tools(config: Config) -> Sequence[Tool]:
 
 
 def _policy(config: Config, model: str | Model | None) -> ev.Policy:
-    """The recorded one; its window is that of the recorded model."""
-    return config.policy if model is None else replace(config.policy, window_tokens=None)
+    """The recorded one; its window is that of the recorded model, and a limit that no tool is under held nothing."""
+    tools = {record.schema.name for record in config.tools}
+    calls = {tool: most for tool, most in config.policy.limits.calls.items() if tool in tools}
+    policy = replace(config.policy, limits=replace(config.policy.limits, calls=calls))
+    return policy if model is None else replace(policy, window_tokens=None)
 
 
 async def _copy_images(log: Iterable[ev.Logged], source: Store, target: Store) -> None:

@@ -31,6 +31,7 @@ from harness.runtime import open_store, shared_manager
 from harness.skill_files import SkillsRequest
 from harness.state import RunSpan, SessionState
 from harness.tools.registry import Tool
+from harness.validation import check_limited_tools
 from operations import OperationManager, Progress
 from operations.group import folder_name
 from store import Lease, Store
@@ -80,11 +81,18 @@ class Session:
     """
 
     def __init__(
-        self, session_id: str, store: Store, coordinator: Coordinator, hub: DeltaHub, warnings: tuple[str, ...]
+        self,
+        session_id: str,
+        store: Store,
+        coordinator: Coordinator,
+        hub: DeltaHub,
+        prepared: op.Prepared,
+        warnings: tuple[str, ...],
     ) -> None:
         self.id = session_id
         self.store = store
-        self.warnings = warnings
+        self.warnings = (*warnings, *prepared.warnings)
+        self._tools = prepared.registry.names
         self._coordinator, self._hub = coordinator, hub
         self._starting = trio.Lock()
         self._closed = False
@@ -161,6 +169,8 @@ class Session:
     async def _deliver(self, content: ev.Input, input_id: str | None) -> str:
         """Put an input into the inbox and wait until the coordinator has accepted it. Returns its id."""
         self._check_open()
+        if isinstance(content, ev.Message):
+            check_limited_tools(content.limits, self._tools)
         chosen = await submit(self.store, self.id, content, input_id)
         while chosen not in self.state.accepted:
             if isinstance(content, ev.Message) and not accepts_messages(self.state):
@@ -293,7 +303,7 @@ async def open_session(
                 hub=hub,
                 changes=prepared.changes,
             )
-            session = Session(chosen, opened, coordinator, hub, (*warnings, *prepared.warnings))
+            session = Session(chosen, opened, coordinator, hub, prepared, warnings)
             nursery.start_soon(coordinator.run)
             try:
                 with body.watched():

@@ -7,7 +7,7 @@ Must not know: where the values go.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -77,6 +77,14 @@ def check_limits(limits: Limits) -> None:
         _above_zero(f"the limit {name}", getattr(limits, name))
     for tool, most in limits.calls.items():
         _above_zero(f"the limit of calls of {tool!r}", most)
+
+
+def check_limited_tools(limits: Limits, tools: Collection[str]) -> None:
+    """Raises BadInput for a limit on calls of a tool that the session has not: it would hold nothing back."""
+    for tool in limits.calls:
+        if tool not in tools:
+            known = ", ".join(tools) or "(none)"
+            raise BadInput(f"there is a limit on calls of {tool!r}, and no such tool. The tools are: {known}.")
 
 
 def check_settings(settings: ModelSettings) -> None:

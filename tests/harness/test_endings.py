@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import logging
+import pickle
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,12 +15,12 @@ import trio.testing
 
 import harness
 from harness import events as ev
-from harness.llm.model import ErrorKind, ModelError, StopReason
+from harness.llm.model import Emit, ErrorKind, ModelError, ModelRequest, ModelResponse, StopReason, Text
 from harness.tools.bash import Bash
 from harness.tools.registry import Presented
 from operations import Operation, OperationSpec
 from tests.harness.test_compaction import a_call, policy, texts
-from tests.harness.world import World, call, settle
+from tests.harness.world import SOME_TOKENS, World, call, settle
 
 
 async def test_a_summary_that_is_itself_too_long_is_asked_for_once() -> None:
@@ -229,6 +231,80 @@ async def test_limits_of_one_run_are_checked_too(limits: harness.Limits) -> None
     async with world.open() as session:
         with pytest.raises(harness.BadInput, match="has to be above zero"):
             await session.run("go", limits=limits)
+
+
+async def test_a_limit_on_a_tool_that_the_session_has_not_is_refused_wherever_it_is_given() -> None:
+    world, mistyped = World(), harness.Limits(calls={"bsh": 1})
+    line = "there is a limit on calls of 'bsh', and no such tool. The tools are: bash."
+    for options in ({"limits": mistyped}, {"policy": harness.Policy(limits=mistyped)}):
+        with pytest.raises(harness.BadInput) as caught:
+            async with world.open(**options):
+                raise AssertionError("never reached")
+        assert str(caught.value) == line
+    assert await world.store.sessions() == []
+    async with world.open() as session:
+        for send in (session.run("go", limits=mistyped), session.send(harness.Message("go", limits=mistyped))):
+            with pytest.raises(harness.BadInput) as caught:
+                await send
+            assert str(caught.value) == line
+    assert await world.store.inputs(session.id) == []
+    with pytest.raises(harness.BadInput, match="'bsh'"):
+        async with world.open(session.id, limits=mistyped):
+            raise AssertionError("never reached")
+    await world.checked(session.id)
+
+
+async def test_a_limit_may_be_on_a_tool_that_comes_with_it_or_that_only_the_log_knows(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    @harness.tool
+    def note() -> str:
+        return ""
+
+    world, limits = World(), harness.Limits(calls={"note": 1})
+    async with world.open(tools=[harness.skills()], limits=harness.Limits(calls={"skill": 1})) as session:
+        pass
+    async with world.open(session.id, tools=[note]) as again:
+        run = await again.start_run("go", limits=limits)  # before the log has the tool
+        await settle()
+        world.model.answer("done")
+        await run.result()
+    async with world.open(session.id, limits=limits) as again:  # the skill's limit is gone, and nothing asks for it
+        assert again.state.config.policy.limits == limits
+    await world.checked(session.id)
+
+
+async def test_a_recorded_limit_on_no_tool_stops_neither_a_resume_nor_a_rerun(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    world = World()
+    async with world.open(tools=[harness.skills()], limits=harness.Limits(calls={"skill": 1})) as session:
+        assert session.state.config.tools == ()
+    async with world.open(session.id) as again:
+        run = await again.start_run("go")
+        await settle()
+        world.model.answer("done")
+        assert (await run.result()).outcome == "completed"
+
+    class Says:
+        async def respond(self, request: ModelRequest, *, emit: Emit) -> ModelResponse:
+            return ModelResponse((Text("done"),), StopReason.END, SOME_TOKENS)
+
+    rerun = await harness.rerun(world.store, session.id, model=Says())
+    assert [result.outcome for result in rerun.results] == ["completed"]
+
+
+def test_what_an_event_gives_out_of_its_limits_cannot_change_another_event() -> None:
+    for limits in (harness.Limits(), harness.Limits(calls={"bash": 1}), harness.Policy().limits):
+        for change in (
+            lambda calls: calls.update(bash=5),
+            lambda calls: calls.clear(),
+            lambda calls: calls.pop("bash"),
+        ):
+            with pytest.raises(TypeError, match="cannot be changed"):
+                change(limits.calls)
+        assert pickle.loads(pickle.dumps(limits)) == copy.deepcopy(limits) == limits
+    assert ev.Message("go").limits.calls == {}
 
 
 async def test_limits_given_on_resume_leave_the_rest_of_the_policy_as_it_was() -> None:
