@@ -29,6 +29,7 @@ from harness.tools.registry import AbsentTool, Registry, Tool, ToolDefinitionErr
 from harness.tools.skill import Skill, SkillTool
 from harness.tools.view_image import ViewImage
 from harness.validation import check_limited_tools, check_limits, check_policy, check_settings, checked, id_of, text_of
+from operations import Status
 from store import SessionExists, Store, UnknownSession
 
 T = TypeVar("T")
@@ -288,7 +289,8 @@ def remade(record: ev.ToolRecord) -> Tool:
 
 def _need_tools(state: SessionState, registry: Registry) -> None:
     """What this session still runs is presented by the tools that began it. Raises ToolUnavailable, BadInput."""
-    ours = {operation_id for operation_id in state.operations if operation_id not in state.foreign}
+    # What a parent runs is no work of this session, and an unknown outcome reads the same whatever tool it was.
+    ours = {op.id for op in state.operations.values() if op.id not in state.foreign and op.status is not Status.UNKNOWN}
     began = {record.schema.name: record.kind for record in state.config.tools}
     for call in state.pending:
         if not ours.intersection(call.operations):

@@ -554,6 +554,41 @@ async def test_a_resume_that_lacks_a_needed_function_is_refused_before_anything_
         await world.checked(session.id)
 
 
+async def test_a_branch_of_a_branch_needs_no_function_for_a_call_that_stays_unknown(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    world = World()
+    started = trio.Event()
+
+    @harness.tool
+    async def slow() -> str:
+        """Take long."""
+        started.set()
+        await trio.sleep_forever()
+        return ""
+
+    async with harness.open_session(world.store, model=world.model, tools=[slow]) as session:
+        await session.start_run("go")
+        await settle()
+        world.model.answer(calls=[call(name="slow", raw="")])
+        await started.wait()
+        branch = await session.fork()
+    async with world.open(branch):
+        await settle()
+    log = await world.log(branch)
+    ended = next(each.seq for each in log if isinstance(each.event, ev.OperationUpdated) and "parent" in str(each.event))
+    assert isinstance(log[ended].event, ev.ToolCallFinished)
+    for at in range(ended - 1, ended + 2):  # before, between the two, and after
+        of_branch = await harness.fork(world.store, branch, at=at)
+        async with world.open(of_branch) as other:
+            await settle()
+            current = other.current_run
+            assert current is not None
+            assert "outcome unknown: it belongs to the parent session" in str(world.model.requests[-1].items)
+            await answered(world, current)
+        await world.checked(of_branch)
+
+
 async def test_functions_are_tools() -> None:
     world = World()
     async with harness.open_session(world.store, model=world.model, tools=[order_status]) as session:
