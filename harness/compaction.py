@@ -16,6 +16,7 @@ import msgspec
 from harness.events import Reason
 from harness.llm.model import (
     AssistantItem,
+    Image,
     Item,
     ModelRequest,
     Text,
@@ -24,7 +25,7 @@ from harness.llm.model import (
     UserItem,
 )
 from harness.state import SessionState
-from harness.transcript import Result, Said, cut_middle, size
+from harness.transcript import Entry, Result, Said, cut_middle, result_chars, size
 
 CHARS_A_TOKEN: Final = 4
 """English prose and code average about four; it only has to carry from one provider's count to the next."""
@@ -54,7 +55,7 @@ INSTRUCTIONS: Final = (
 
 def context_tokens(state: SessionState) -> int:
     """Tokens that the next request is going to have, as well as can be known."""
-    new = _uncounted_chars(state) + sum(_entry_chars(entry) for entry in _news(state))
+    new = _uncounted_chars(state) + _new_chars(state)
     images = len(state.sent.images) - state.counted_images
     return state.counted_tokens + new // CHARS_A_TOKEN + max(0, images) * IMAGE_TOKENS
 
@@ -66,15 +67,17 @@ def _uncounted_chars(state: SessionState) -> int:
     return sum(size(item) for item in state.sent.items[state.counted_items :])
 
 
-def _news(state: SessionState) -> list[object]:
+def _new_chars(state: SessionState) -> int:
+    """Characters that the next request says for the first time, its results as they are cut there."""
     answers = [state.calls[call_id].finished for call_id in state.unanswered]
-    return [*(answer for answer in answers if answer is not None), *state.fresh]
+    entries = [*(answer for answer in answers if answer is not None), *state.fresh]
+    return result_chars(entries, state.config.policy) + sum(map(_other_chars, entries))
 
 
-def _entry_chars(entry: object) -> int:
+def _other_chars(entry: Entry) -> int:
     match entry:
         case Result():
-            return sum(len(part.text) if isinstance(part, Text) else IMAGE_TOKENS * 4 for part in entry.parts)
+            return sum(IMAGE_TOKENS * CHARS_A_TOKEN for part in entry.parts if isinstance(part, Image))
         case Said():
             return len(entry.message.text)
         case _:
@@ -139,10 +142,9 @@ def what_is_large(state: SessionState) -> str:
     """What a request is made of, in characters, for the line that says that it is too long."""
     config = state.config
     tools = len(msgspec.json.encode([tool.schema for tool in config.tools]))
-    last = sum(_entry_chars(entry) for entry in _news(state))
     return (
-        f"instructions {len(config.instructions)}, tools {tools}, history {state.sent.chars}, new {last} characters. "
-        "Use a model with a larger window, or fork at an earlier turn"
+        f"instructions {len(config.instructions)}, tools {tools}, history {state.sent.chars}, "
+        f"new {_new_chars(state)} characters. Use a model with a larger window, or fork at an earlier turn"
     )
 
 

@@ -175,6 +175,12 @@ def _text_size(entry: Result) -> int:
     return sum([len(part.text) for part in entry.parts if isinstance(part, Text)])
 
 
+def result_chars(entries: Sequence[Entry], policy: Policy) -> int:
+    """Characters of text that the results among these entries come to when they are rendered as one step."""
+    allowed = _shares(entries, policy)
+    return sum(min(_text_size(entry), allowed) for entry in entries if isinstance(entry, Result))
+
+
 def _shares(entries: Sequence[Entry], policy: Policy) -> int:
     """Characters that each result may have so that all of them fit in the step; short ones leave room to long ones."""
     sizes = [min(_text_size(entry), policy.result_max_chars) for entry in entries if isinstance(entry, Result)]

@@ -10,6 +10,7 @@ import harness
 from harness import events as ev
 from harness.llm.model import ErrorKind, ModelError, StopReason, Text, ToolResultItem, Usage, UserItem
 from harness.llm.windows import BadWindows, window_of
+from operations import Ended, Status
 from tests.harness.world import World, call, settle
 
 
@@ -49,6 +50,26 @@ async def test_the_history_is_summarised_before_it_reaches_the_window() -> None:
         assert (result.outcome, result.turns) == ("completed", 4)
         log = await world.checked(session.id)
         assert [entry.kind for entry in log].count("context_compacted") == 1
+
+
+async def test_results_count_as_long_as_they_will_be_sent() -> None:
+    world = World()
+    async with world.open(policy=policy(10_000)) as session:
+        run = await session.start_run("go")
+        await settle()
+        world.model.answer(calls=[call("one"), call("two")], usage=Usage(input=1000, output=10))
+        await settle()
+        for operation_id in world.handler.started:  # uncut 30,000 tokens; the request takes 20,000 characters of both
+            world.handler.end(operation_id)
+            world.handler.outcomes[operation_id] = Ended(
+                Status.COMPLETED, {"output": "x" * 60_000, "exit_status": 0}, seconds=1.0
+            )
+        await settle()
+        assert world.model.requests[-1].allow_tools, "a summary was asked for"
+        assert 19_000 < sum(map(len, texts(world.model.requests[-1]))) < 21_000
+        world.model.answer("done")
+        assert (await run.result()).turns == 2
+        await world.checked(session.id)
 
 
 async def test_a_pending_call_survives_and_its_result_arrives_late() -> None:

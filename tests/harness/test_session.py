@@ -576,7 +576,8 @@ async def test_a_branch_of_a_branch_needs_no_function_for_a_call_that_stays_unkn
     async with world.open(branch):
         await settle()
     log = await world.log(branch)
-    ended = next(each.seq for each in log if isinstance(each.event, ev.OperationUpdated) and "parent" in str(each.event))
+    updates = [each for each in log if isinstance(each.event, ev.OperationUpdated)]
+    ended = next(each.seq for each in updates if "parent" in str(each.event))
     assert isinstance(log[ended].event, ev.ToolCallFinished)
     for at in range(ended - 1, ended + 2):  # before, between the two, and after
         of_branch = await harness.fork(world.store, branch, at=at)
