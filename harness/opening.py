@@ -58,14 +58,18 @@ class Wanted(msgspec.Struct, frozen=True):
         policy = self.policy or current
         return policy if self.limits is None else msgspec.structs.replace(policy, limits=self.limits)
 
-    def check_limited(self, registry: Registry, given: Sequence[Tool | SkillsRequest]) -> None:
+    @property
+    def tools_of_new(self) -> tuple[Tool | SkillsRequest, ...]:
+        """The tools that a new session gets."""
+        return (Bash(), ViewImage(), SkillsRequest()) if self.tools is None else self.tools
+
+    def check_limited(self, tools: Sequence[Tool | SkillsRequest], of_log: Sequence[str] = ()) -> None:
         """Raises BadInput where the limits that are wanted name no tool. Those of a log are never asked."""
-        names = registry.names
-        if any(isinstance(tool, SkillsRequest) for tool in given):
-            names += ("skill",)  # asked for, whether there are any skills or not
+        # Skills that were asked for count, whether there are any or not.
+        names = ["skill" if isinstance(tool, SkillsRequest) else tool.name for tool in tools]
         for limits in (self.limits, None if self.policy is None else self.policy.limits):
             if limits is not None:
-                check_limited_tools(limits, dict.fromkeys(names))
+                check_limited_tools(limits, dict.fromkeys([*of_log, *names]))
 
 
 def check_arguments(
@@ -88,7 +92,7 @@ def check_arguments(
         raise BadInput("resume='must' needs the session_id to resume.")
     if session_id is not None and ("/" in id_of("session_id", session_id) or session_id.startswith(".")):
         raise BadInput(f"session_id {session_id!r} is not usable: it may not begin with '.' or hold '/'.")
-    return Wanted(
+    wanted = Wanted(
         session_id=session_id,
         resume=resume,
         # Made now, so that a name that is none, or a key that is missing, is found before a file is made.
@@ -101,6 +105,9 @@ def check_arguments(
         settings=None if settings is None else checked("settings", settings, ModelSettings, check_settings),
         title=text_of("title", title),
     )
+    if session_id is None or resume == "never":
+        wanted.check_limited(wanted.tools_of_new)
+    return wanted
 
 
 def _tools(tools: object) -> tuple[Tool | SkillsRequest, ...]:
@@ -172,10 +179,9 @@ async def create_or_find(store: Store, wanted: Wanted) -> tuple[str, tuple[str, 
 async def create(store: Store, wanted: Wanted, model_name: str) -> tuple[str, tuple[str, ...]]:
     """Make a new session and return its id and warnings about its skills."""
     workspace = wanted.workspace or str(Path.cwd())
-    given = wanted.tools if wanted.tools is not None else (Bash(), ViewImage(), SkillsRequest())
-    tools, warnings = await _with_skills(given, workspace)
+    wanted.check_limited(wanted.tools_of_new)
+    tools, warnings = await _with_skills(wanted.tools_of_new, workspace)
     registry = Registry(tools)
-    wanted.check_limited(registry, given)
     session_id = wanted.session_id or ids.new_session_id()
     opened = ev.SessionOpened(
         instructions=wanted.instructions or "",
@@ -222,7 +228,7 @@ async def prepare(store: Store, wanted: Wanted, session_id: str) -> tuple[Sessio
     given, warnings = await _with_skills(asked, wanted.workspace or config.workspace)
     registry = Registry(_merged(config.tools, given))
     _need_tools(state, registry)
-    wanted.check_limited(registry, wanted.tools or ())
+    wanted.check_limited(wanted.tools or (), registry.names)
     try:
         model = wanted.model or made_model(config.model)
     except UnknownModel as error:

@@ -24,6 +24,8 @@ from harness.cli.shown import Shown
 from harness.cli.stopping import Stop
 from harness.cli.views import FooterLine, View
 from harness.session import Session
+from harness.tools.defaults import NAMES
+from harness.validation import check_limited_tools
 
 
 class Errand(msgspec.Struct, frozen=True):
@@ -69,6 +71,7 @@ async def _drive(errand: Errand, view: View) -> int:
 async def _opened(errand: Errand) -> AsyncIterator[tuple[Session, int]]:
     """(the session, the length of its log before it was opened)."""
     if errand.session is None:
+        check_limited_tools(errand.limits, NAMES)  # before a folder is made
         make_folder(errand.place, errand.model)
         async with harness.open_session(
             errand.place.path,

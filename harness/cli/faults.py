@@ -53,8 +53,12 @@ def report(error: BaseException) -> int:
 
 
 def say(line: str) -> None:
-    """One line of ours on stderr, where it mixes with nothing that a program reads."""
-    print(f"turnlog: {' '.join(line.split())}", file=sys.stderr, flush=True)
+    """One line of ours on stderr, where it mixes with nothing that a program reads.
+
+    What stands in it may come from a file's name, a log or a server: what a terminal would obey is spelled out.
+    """
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in " ".join(line.split()))
+    print(f"turnlog: {shown}", file=sys.stderr, flush=True)
 
 
 def _line_of(error: BaseException) -> str:

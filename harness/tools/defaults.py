@@ -7,10 +7,14 @@ Must not know: how the tools work.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from harness.skill_files import FOLDERS, SkillsRequest
 from harness.tools.bash import Bash
 from harness.tools.view_image import ViewImage
+
+NAMES: Final = ("bash", "view_image", "skill")
+"""The tools of a session whose caller chose none."""
 
 
 def bash(*, timeout_s: float | None = None) -> Bash:

@@ -34,6 +34,7 @@ BAD_USAGE = [
     (["run", "hi", "--model", "openai-chat:gpt"], "OPENAI_API_KEY"),
     (["run", "hi", "--limit", "turns=0"], "above zero"),
     (["run", "hi", "--limit", "lines=3"], "is not a limit"),
+    (["run", "hi", "--limit", "calls.bsh=3"], "a limit on calls of 'bsh', and no such tool"),
     (["run", "hi", "--session", "nope"], "no session 'nope'"),
     (["run", "hi", "--session", "nope", "--title", "x"], "--title is for a new session"),
     (["log", "nope"], "no session 'nope'"),
@@ -133,3 +134,12 @@ def test_an_unexpected_error_reads_as_one_line(capsys: pytest.CaptureFixture[str
     assert report(ZeroDivisionError("what now")) == 1
     line = capsys.readouterr().err
     assert line == "turnlog: unexpected ZeroDivisionError: what now. Set TURNLOG_DEBUG=1 to see where, and report it.\n"
+
+
+@pytest.mark.parametrize("name", ["\x1b[2Jred\x07.md", "\x9b31m/x", "a\u202eb.md"])
+def test_what_a_terminal_would_obey_is_spelled_out(cli: Cli, name: str) -> None:
+    done = cli.here("run", "-p", name)
+    one_line(done, 2, "no file")
+    assert done.err.rstrip("\n").isprintable(), repr(done.err)
+    (cli.workspace / "sub\x1b[2J").write_text("no folder")
+    one_line(cli.here("sessions", "--store", str(cli.workspace / "sub\x1b[2J" / "x.db")), 1, "\\x1b[2J")
