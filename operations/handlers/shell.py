@@ -35,6 +35,14 @@ from operations.segments import Segments
 
 DEFAULT_TIMEOUT_S: Final = 3600.0
 
+NO_TRACES: Final = (
+    "its traces are not beside the store: they were removed, the store was moved without them, or the machine was "
+    "restarted"
+)
+PERHAPS_BEGUN: Final = (
+    "it may have begun before the machine was restarted, or before the store was moved without its traces"
+)
+
 QUIET: Final[Mapping[str, str]] = {
     "PAGER": "cat",
     "GIT_PAGER": "cat",
@@ -149,9 +157,9 @@ class ShellHandler:
     async def _recover(self, operation: Operation, arguments: Arguments, context: Context, run: _Run) -> Ended:
         if not process.Traces(context.folder).is_claimed:
             if operation.status is not Status.READY:
-                return _unknown("the machine was restarted, or its traces are on another one")
+                return _unknown(NO_TRACES)
             if not context.same_boot and process.burn(context.folder):
-                return _unknown("the machine was restarted, or it was started on another one")
+                return _unknown(PERHAPS_BEGUN)
             if not context.cancelling:
                 return await self._start(operation, arguments, context, run)
             if process.burn(context.folder):

@@ -229,6 +229,7 @@ async def test_a_damaged_claim_is_unknown_and_starts_nothing(tmp_path: Path, wor
 async def test_one_whose_folder_is_gone_is_unknown(tmp_path: Path) -> None:
     end = await recovered(tmp_path, "echo x >> n.txt", Status.RUNNING)
     assert end.status is Status.UNKNOWN
+    assert result(end)["error"].startswith("its traces are not beside the store")  # and not: the machine was restarted
     assert read(tmp_path / "n.txt") == ""
 
 
